@@ -22,7 +22,7 @@ use std::path::Path;
 use clap::Subcommand;
 use serde::Serialize;
 use serde_json::Value;
-use slipway_core::node::Answer;
+use slipway_core::node::{Answer, RestoreStage};
 
 use crate::aws::Endpoints;
 use crate::failure::AgentResult;
@@ -60,6 +60,10 @@ pub enum Verb {
         /// Peer URL of every member, the same on all of them; `founders`: the members that founded the cluster
         #[arg(long, value_name = "NAME=URL,…", value_parser = members, default_value = FOUNDERS)]
         initial_cluster: BTreeMap<String, String>,
+        /// `verify`: download, verify and unpack the snapshot, then delete what was unpacked; `prepare`: the same, but keep it; `whole`:
+        /// replace the data, too
+        #[arg(long, value_parser = stage, default_value = RestoreStage::Whole.word())]
+        stage: RestoreStage,
     },
     /// Add this member to the cluster as a learner
     Join,
@@ -83,10 +87,10 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentRes
         Verb::Health => Ok(answer(health::health(&local).await?)),
         Verb::Snapshot { scheduled: false } => Ok(answer(snapshot::snapshot(&local, endpoints).await?)),
         Verb::Snapshot { scheduled: true } => Ok(json(&scheduled::run(&local, endpoints).await?)),
-        Verb::Restore { snapshot, token, initial_cluster } => {
+        Verb::Restore { snapshot, token, initial_cluster, stage } => {
             let token = Some(token).filter(|token| token != AUTO);
-            let request = Request { snapshot, token, members: initial_cluster };
-            Ok(json(&restore::restore(&local, endpoints, &System, &request).await?))
+            let request = Request { snapshot, token, members: initial_cluster, stage };
+            Ok(answer(restore::restore(&local, endpoints, &System, &request).await?))
         }
         Verb::Join => Ok(json(&join::join(&local).await?)),
         Verb::Promote => Ok(json(&join::promote(&local).await?)),
@@ -134,6 +138,10 @@ fn token(text: &str) -> Result<String, String> {
     } else {
         Err("a token has up to 128 letters, digits, dots and hyphens".to_owned())
     }
+}
+
+fn stage(text: &str) -> Result<RestoreStage, String> {
+    RestoreStage::named(text).ok_or_else(|| "a stage is verify, prepare or whole".to_owned())
 }
 
 /// Empty for the founders.

@@ -23,6 +23,7 @@ pub(crate) mod plan;
 pub(crate) mod publish_agent;
 pub(crate) mod render;
 pub(crate) mod renew;
+pub(crate) mod restore;
 pub(crate) mod resume;
 pub(crate) mod rollback;
 pub(crate) mod rotate_ca;

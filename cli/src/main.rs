@@ -22,8 +22,9 @@ use clap::{Parser, Subcommand, ValueEnum as _};
 
 use commands::{
     abort, apply, approve, certs, completions, cost, defragment, destroy, diff, doctor, export, history,
-    init, kubeconfig, list, logs, man, migrate, pause, plan, publish_agent, render, renew, resume, rollback,
-    rotate_ca, scan, simulate, skip, snapshot, snapshots, status, upgrade, validate, version, watch,
+    init, kubeconfig, list, logs, man, migrate, pause, plan, publish_agent, render, renew, restore, resume,
+    rollback, rotate_ca, scan, simulate, skip, snapshot, snapshots, status, upgrade, validate, version,
+    watch,
 };
 use failure::CliError;
 use printer::{Format, Printer};
@@ -91,6 +92,7 @@ enum Command {
     Destroy(destroy::Args),
     Snapshot(snapshot::Args),
     Snapshots(snapshots::Args),
+    Restore(restore::Args),
     Defragment(defragment::Args),
     Kubeconfig(kubeconfig::Args),
     Export(export::Args),
@@ -147,6 +149,7 @@ async fn main() -> ExitCode {
         Command::Destroy(args) => destroy::run(args, &printer).await,
         Command::Snapshot(args) => snapshot::run(args, &printer).await,
         Command::Snapshots(args) => snapshots::run(args, &printer).await,
+        Command::Restore(args) => restore::run(args, &printer).await,
         Command::Defragment(args) => defragment::run(args, &printer).await,
         Command::Kubeconfig(args) => kubeconfig::run(args, &printer).await,
         Command::Export(args) => export::run(args, &printer).await,

@@ -1,5 +1,6 @@
 //! Verbs of the agent that a person sends to a machine through Run Command, and the machines of the members of etcd.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,22 +8,28 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::answer::VerbAnswer;
 use slipway_core::node::{Command, CommandView, Unanswered, Verb, VerbFailure};
 use slipway_core::role::Role;
+use slipway_flows::credentials::rotation::Machines;
 use slipway_flows::error::FlowError;
 use slipway_flows::ports::Commands as _;
 use slipway_flows::recovery;
 use slipway_ports::ErrorKind;
 use tokio::time::sleep;
 
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, must_stand};
 use crate::failure::CliError;
 
 /// The pause between two queries of Run Command.
 pub(crate) const LOOKS: Duration = Duration::from_secs(3);
 
+/// The machines of all roles that are in service or starting.
+pub(crate) async fn all_machines(cloud: &Cloud) -> Result<Machines, CliError> {
+    recovery::machines(cloud.assets(), &cloud.groups(), &cloud.cluster).await.map_err(in_cloud)
+}
+
 /// The machines of the members, by role; an error if Auto Scaling has none.
 pub(crate) async fn machines(cloud: &Cloud) -> Result<Vec<(Role, String)>, CliError> {
     let name = cloud.cluster.as_str();
-    let machines = recovery::machines(cloud.assets(), &cloud.groups(), name).await.map_err(in_cloud)?;
+    let machines = all_machines(cloud).await?;
     let members: Vec<(Role, String)> = machines
         .into_iter()
         .filter(|(role, _)| matches!(role, Role::Etcd(_)))
@@ -31,6 +38,38 @@ pub(crate) async fn machines(cloud: &Cloud) -> Result<Vec<(Role, String)>, CliEr
     if members.is_empty() {
         let problem = format!("Auto Scaling has no machine of an etcd member of {name}");
         return Err(CliError::refused(problem, format!("slipway status --cluster {name} shows its nodes")));
+    }
+    Ok(members)
+}
+
+/// Fails if a rollout or a destruction is open: both count on members that another command would make stand still.
+pub(crate) async fn must_be_at_rest(cloud: &Cloud) -> Result<(), CliError> {
+    let (rollout, name) = (cloud.rollout().await?, cloud.cluster.as_str());
+    must_stand(&rollout)?;
+    if rollout.active().is_none() && !rollout.is_going() {
+        return Ok(());
+    }
+    let what = if rollout.is_going() { "destruction" } else { "rollout" };
+    Err(CliError::refused(
+        format!("a {what} of {name} is open, and needs its members of etcd"),
+        format!(
+            "wait until it has ended (slipway watch --cluster {name}); if it waits because etcd is full, end it: slipway abort --cluster {name}"
+        ),
+    ))
+}
+
+/// The machine of each member. While one is replaced, it has two.
+pub(crate) fn one_each(
+    name: &str,
+    machines: Vec<(Role, String)>,
+) -> Result<BTreeMap<Role, String>, CliError> {
+    let mut members = BTreeMap::new();
+    for (role, instance) in machines {
+        if let Some(other) = members.insert(role.clone(), instance.clone()) {
+            let problem = format!("{role} has two machines, {other} and {instance}");
+            let help = format!("wait until one is gone: slipway status --cluster {name}");
+            return Err(CliError::refused(problem, help));
+        }
     }
     Ok(members)
 }

@@ -37,6 +37,8 @@ async fn the_development_example_launches_serves_survives_reboots_and_leaves_not
     serves(&launch).await;
     launch.title("What was written");
     p9_no_key_is_in_what_was_written(&launch).await;
+    launch.title("A restore");
+    is_restored(&launch).await;
     for role in ["etcd-0", "controller", "pool-spot"] {
         launch.title(&format!("A reboot of {role}"));
         comes_back(&launch, role).await;
@@ -148,6 +150,51 @@ async fn p9_no_key_is_in_what_was_written(launch: &Launch) {
     assert!(searched.findings.0.is_empty(), "{:#?}", searched.findings.0);
     let (of, pieces) = (secrets.scanner.len(), searched.pieces.values().sum::<usize>());
     launch.line("slipway", &format!("none of {of} secrets is in {pieces} objects, logs, events and calls"));
+}
+
+/// What was written before a snapshot is back after `slipway restore`, what was written later is gone, and everything serves without anybody's
+/// help.
+async fn is_restored(launch: &Launch) {
+    let kubectl = launch.kubectl().unwrap();
+    let slipway = async |arguments: &[&str]| {
+        let mut command = launch.room().command().unwrap();
+        let output = command.args(arguments).args(["--cluster", launch.cluster()]).output().await.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        said
+    };
+    let map = |name: &'static str| ["configmap", name];
+    kubectl.run(&[&["create"][..], &map("earlier")].concat()).await.unwrap();
+    slipway(&["snapshot"]).await;
+    kubectl.run(&[&["delete"][..], &map("earlier")].concat()).await.unwrap();
+    kubectl.run(&[&["create"][..], &map("later")].concat()).await.unwrap();
+    let verified = slipway(&["restore", "latest", "--dry-run"]).await;
+    assert!(verified.contains("nothing was changed"), "{verified}");
+    assert!(
+        kubectl.run(&[&["get"][..], &map("later")].concat()).await.is_ok(),
+        "a rehearsal replaces nothing"
+    );
+    let begun = Instant::now();
+    let restored = slipway(&["restore", "latest", "--yes"]).await;
+    launch.line(
+        "slipway",
+        &format!("restored after {:.0} s: {}", begun.elapsed().as_secs_f64(), restored.trim()),
+    );
+    assert!(kubectl.run(&[&["get"][..], &map("earlier")].concat()).await.is_ok(), "it was in the snapshot");
+    assert!(
+        kubectl.run(&[&["get"][..], &map("later")].concat()).await.is_err(),
+        "it was not in the snapshot"
+    );
+    until(launch, "all pods serve", async || all_pods_serve(kubectl).await).await;
+    // The controllers work with what was restored: a Deployment gets a pod more.
+    kubectl.run(&["scale", "deployment", "hello", "--replicas=3"]).await.unwrap();
+    let replicas = "jsonpath={.status.readyReplicas}";
+    until(launch, "a third pod serves", async || {
+        prints(kubectl, &["get", "deployment", "hello", "-o", replicas]).await == "3"
+    })
+    .await;
+    kubectl.run(&["scale", "deployment", "hello", "--replicas=2"]).await.unwrap();
+    until(launch, "two pods serve again", async || all_pods_serve(kubectl).await).await;
 }
 
 /// A machine reboots, and everything serves as before without anybody's help.

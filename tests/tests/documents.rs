@@ -8,7 +8,7 @@ use std::process::Command;
 use regex::Regex;
 use serde_json::{Value, json};
 use slipway_core::node::logs::MOST_LINES;
-use slipway_core::node::{LogUnit, Verb};
+use slipway_core::node::{LogUnit, RestoreStage, Verb};
 use slipway_tests::deploy::translate;
 use slipway_tests::tools;
 
@@ -23,7 +23,7 @@ const DOCUMENTS: [(&str, &str); 13] = [
     ("Slipway-EtcdRemove", "etcd remove --member etcd-4"),
     (
         "Slipway-EtcdRestore",
-        "etcd restore --snapshot 20261121T204500Z --token auto --initial-cluster founders",
+        "etcd restore --snapshot 20261121T204500Z --token auto --initial-cluster founders --stage whole",
     ),
     ("Slipway-EtcdRetire", "etcd retire"),
     ("Slipway-EtcdSnapshot", "etcd snapshot"),
@@ -38,7 +38,7 @@ const DOCUMENTS: [(&str, &str); 13] = [
 ];
 
 /// Valid values of each parameter; the first is the one in [`DOCUMENTS`].
-const GOOD: [(&str, &[&str]); 12] = [
+const GOOD: [(&str, &[&str]); 13] = [
     ("Node", &["i-0abc123def4567890", "ip-10-0-1-2.eu-west-1.compute.internal", "a"]),
     ("For", &["600", "1", "799"]),
     ("Unit", &["all", "agent", "kubelet", "containerd", "etcd"]),
@@ -54,6 +54,7 @@ const GOOD: [(&str, &[&str]); 12] = [
             "etcd-0=https://etcd-0.production.etcd.internal:2380,etcd-1=https://etcd-1.production.etcd.internal:2380",
         ],
     ),
+    ("Stage", &["whole", "prepare", "verify"]),
     ("ForceAfter", &["never", "3600", "172800"]),
     ("Restart", &["never", "allowed"]),
     ("Without", &["none", "i-0abc123def4567890", "i-0abc123def4567890,i-0abcdef1"]),
@@ -214,12 +215,20 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
         Verb::EtcdSnapshot,
         Verb::EtcdRemove { member },
         Verb::EtcdRetire,
+        Verb::EtcdRestore {
+            snapshot: "20261121T204500Z".to_owned(),
+            token: "production-20261121T204500Z-1764183900000".to_owned(),
+            members: ["etcd-0", "etcd-1"]
+                .map(|name| (name.to_owned(), format!("https://{name}.production.etcd.internal:2380")))
+                .into(),
+            stage: RestoreStage::Prepare,
+        },
         Verb::EtcdDefragment,
         Verb::Drain { node: node.clone(), for_s: 1, force_after_s: None },
         Verb::Drain { node: node.clone(), for_s: 799, force_after_s: Some(172_800) },
         Verb::Uncordon { node },
     ];
-    let mut named = BTreeSet::from(["Slipway-EtcdRestore"]);
+    let mut named = BTreeSet::new();
     for verb in &verbs {
         named.insert(verb.document());
         let document = &documents[verb.document()];
@@ -238,11 +247,10 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
     assert!(documents.keys().map(String::as_str).eq(named), "no verb names one of the documents");
 }
 
-/// The simulator's documents are those of the template, except for the one that only people send.
+/// The simulator's documents are those of the template.
 #[tokio::test]
 async fn the_simulator_has_the_documents_of_the_template() {
     let mut documents = documents().await;
-    documents.remove("Slipway-EtcdRestore").unwrap();
     for simulated in slipway_sim::documents() {
         let document = documents.remove(simulated.name).unwrap();
         assert_eq!(document.timeout_s, simulated.timeout_s, "{}", simulated.name);

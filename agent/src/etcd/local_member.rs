@@ -61,7 +61,7 @@ impl LocalMember {
 
     #[must_use]
     pub fn peer_url(&self) -> String {
-        format!("https://{}:{}", self.config.etcd.dns_name, self.config.etcd.peer_port)
+        self.config.etcd.peer_url()
     }
 
     /// Client URLs of the other members that the configuration names.

@@ -1,8 +1,8 @@
 //! `etcd restore`: replaces a member's data by a snapshot. Run with the same options on every member, it founds a new cluster.
 //!
-//! The data are prepared and checked while etcd runs. Then etcd is stopped, the data are swapped by renames, and etcd is started
-//! without waiting: the first of three members has no majority yet. The previous data are kept aside and never deleted. The verb
-//! can be killed at any point and run again.
+//! The data are prepared and checked while etcd runs; [`RestoreStage`] says whether that is all. Then etcd is stopped, the data are
+//! swapped by renames, and etcd is started without waiting: the first of three members has no majority yet. The previous data are kept
+//! aside and never deleted. The verb can be killed at any point and run again.
 //!
 //! **A token names one restore.** Members of two clusters with the same token would accept each other although their histories
 //! differ, so a member never uses a token twice, nor that of its founding.
@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use slipway_core::node::NodeFile;
-use slipway_core::node::answer::{RestoreMark, Restored, RestoredEtcd};
+use slipway_core::node::{NodeFile, RestoreMark, RestoreStage, Restored, RestoredEtcd, initial_cluster};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -52,6 +51,7 @@ pub struct Request {
     pub token: Option<String>,
     /// Peer URLs by member. Empty: the founders of this cluster.
     pub members: BTreeMap<String, String>,
+    pub stage: RestoreStage,
 }
 
 /// Replaces this member's data by the snapshot, and starts it.
@@ -77,6 +77,9 @@ pub async fn restore(
         if found.started && request.token.is_none() {
             return Err(token_used(&token, "this member was restored from that snapshot, and has run since"));
         }
+        if request.stage != RestoreStage::Whole {
+            return Ok(unchanged(found));
+        }
         return start(local, commands, &mark, found, false, None).await;
     }
     // An earlier run died between its last two steps.
@@ -84,6 +87,9 @@ pub async fn restore(
         && data.exists()
         && !work.join("data").exists()
     {
+        if request.stage != RestoreStage::Whole {
+            return Ok(unchanged(done));
+        }
         write(&mark, &done)?;
         remove(&work)?;
         return start(local, commands, &mark, done, false, None).await;
@@ -99,8 +105,8 @@ pub async fn restore(
         return Err(token_used(&token, "a restore before this one on this member had it"));
     }
     // Data that an earlier run has completed are reused.
-    let done = match read(&work.join(MARK))?.filter(same).filter(|_| work.join("data").exists()) {
-        Some(done) => done,
+    let made = match read(&work.join(MARK))?.filter(same).filter(|_| work.join("data").exists()) {
+        Some(done) => Ok(done),
         None => {
             let mark = RestoreMark {
                 snapshot: request.snapshot.clone(),
@@ -112,13 +118,25 @@ pub async fn restore(
                 started: false,
                 tokens_before,
             };
-            make(local, endpoints, &node, mark).await?
+            make(local, endpoints, &node, mark).await
         }
     };
+    // etcd runs on, and needs the room.
+    if made.is_err() || request.stage == RestoreStage::Verify {
+        remove(&work)?;
+    }
+    let done = made?;
+    if request.stage != RestoreStage::Whole {
+        return Ok(unchanged(done));
+    }
     let kept_aside = swap(local, commands, &done).await?;
     write(&mark, &done)?;
     remove(&work)?;
     start(local, commands, &mark, done, true, kept_aside).await
+}
+
+fn unchanged(mark: RestoreMark) -> Restored {
+    Restored { changed: false, mark, kept_aside: None, etcd: RestoredEtcd::Unchanged, reason: None }
 }
 
 /// Prepares the data beside the current ones.
@@ -261,7 +279,7 @@ fn members(local: &LocalMember, request: &Request) -> AgentResult<String> {
             "give --initial-cluster NAME=URL,… with every member of the restored cluster, the same on all of them",
         ));
     }
-    Ok(members.iter().map(|(name, url)| format!("{name}={url}")).collect::<Vec<_>>().join(","))
+    Ok(initial_cluster(members))
 }
 
 /// A running member holds its database's lock and listens on its ports.

@@ -14,7 +14,7 @@ use slipway_core::role::Role;
 use tokio::time::sleep;
 
 use crate::Exit;
-use crate::cloud::{Cloud, CloudArgs, must_stand};
+use crate::cloud::{Cloud, CloudArgs};
 use crate::failure::CliError;
 use crate::members::{self, LOOKS};
 use crate::overview::plain;
@@ -91,15 +91,15 @@ struct Round<'c> {
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.as_str();
-    must_be_at_rest(&cloud).await?;
-    let members = one_each(name, members::machines(&cloud).await?)?;
+    members::must_be_at_rest(&cloud).await?;
+    let members = members::one_each(name, members::machines(&cloud).await?)?;
     let token = format!("defragment-{}", Timestamp::now().as_millisecond());
     let mut round = Round { cloud: &cloud, members, token, asked: 0 };
     let mut healths = round.healths().await?.map_err(|why| refused(name, &why, &[]))?;
     let (mut left, mut done): (BTreeSet<Role>, Vec<Done>) =
         (round.members.keys().cloned().collect(), Vec::new());
     while let Some(role) = next(&left, &healths) {
-        must_be_at_rest(&cloud).await?;
+        members::must_be_at_rest(&cloud).await?;
         printer.beside(&format!("{role} is defragmented, and does not serve meanwhile\n"));
         let led = healths.get(&role).is_some_and(|health| health.leads);
         let one = round.defragment(&role, led).await?.map_err(|why| refused(name, &why, &done))?;
@@ -113,35 +113,6 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let machine = json!({ "ok": alarms.is_empty(), "cluster": name, "members": done, "alarms": alarms });
     printer.result(&summary(name, &done, !alarms.is_empty()), &machine);
     Ok(if alarms.is_empty() { Exit::Done } else { Exit::Findings })
-}
-
-/// Fails if a rollout or a destruction is open: both count on members that another command would make stand still.
-async fn must_be_at_rest(cloud: &Cloud) -> Result<(), CliError> {
-    let (rollout, name) = (cloud.rollout().await?, cloud.cluster.as_str());
-    must_stand(&rollout)?;
-    if rollout.active().is_none() && !rollout.is_going() {
-        return Ok(());
-    }
-    let what = if rollout.is_going() { "destruction" } else { "rollout" };
-    Err(CliError::refused(
-        format!("a {what} of {name} is open, and needs its members of etcd"),
-        format!(
-            "wait until it has ended (slipway watch --cluster {name}); if it waits because etcd is full, end it: slipway abort --cluster {name}"
-        ),
-    ))
-}
-
-/// The machine of each member. While one is replaced, it has two.
-fn one_each(name: &str, machines: Vec<(Role, String)>) -> Result<BTreeMap<Role, String>, CliError> {
-    let mut members = BTreeMap::new();
-    for (role, instance) in machines {
-        if let Some(other) = members.insert(role.clone(), instance.clone()) {
-            let problem = format!("{role} has two machines, {other} and {instance}");
-            let help = format!("wait until one is gone: slipway status --cluster {name}");
-            return Err(CliError::refused(problem, help));
-        }
-    }
-    Ok(members)
 }
 
 /// The next member: the leader is the last.
@@ -299,6 +270,8 @@ mod tests {
         let why = unfit(&machines, &healths);
         assert!(why[0].ends_with("etcd has 3 members, and Auto Scaling has machines of 2"), "{why:?}");
         let two = vec![(role(0), "i-0".to_owned()), (role(0), "i-9".to_owned())];
-        assert!(one_each("prod", two).unwrap_err().to_string().contains("two machines, i-0 and i-9"));
+        assert!(
+            members::one_each("prod", two).unwrap_err().to_string().contains("two machines, i-0 and i-9")
+        );
     }
 }

@@ -18,7 +18,7 @@ use crate::printer::Printer;
 
 /// List the etcd snapshots of a cluster, the newest first.
 ///
-/// Members take snapshots on the schedule of the spec (`etcd.snapshots`), and the scan deletes old ones. Rollouts order one before each step that replaces a member of etcd, a destruction orders a last one, and `slipway snapshot` orders one; none of these is deleted. If the cluster was destroyed and launched again, snapshots of the earlier etcd are marked as such. --max-age counts only verified snapshots of the present etcd. docs/nodes.md says how to restore one.
+/// Members take snapshots on the schedule of the spec (`etcd.snapshots`), and the scan deletes old ones. Rollouts order one before each step that replaces a member of etcd, a destruction orders a last one, and `slipway snapshot` orders one; none of these is deleted. If the cluster was destroyed and launched again, snapshots of the earlier etcd are marked as such. --max-age counts only verified snapshots of the present etcd. `slipway restore` restores one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -44,17 +44,17 @@ pub(crate) struct Args {
 /// One snapshot.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Snapshot {
-    /// Its name for `etcd restore --snapshot`.
-    time: String,
+pub(super) struct Snapshot {
+    /// Its name for `slipway restore` and `etcd restore --snapshot`.
+    pub(super) time: String,
     key: String,
     kind: Kind,
     bytes: u64,
-    stored_at: Timestamp,
+    pub(super) stored_at: Timestamp,
     /// Whether the member recorded that it read the snapshot back. Agents without scheduled snapshots record nothing.
-    verified: bool,
+    pub(super) verified: bool,
     /// Whether it is of an etcd of that name that was deleted.
-    of_earlier_etcd: bool,
+    pub(super) of_earlier_etcd: bool,
 }
 
 /// Why a snapshot was taken.
@@ -102,10 +102,24 @@ impl Snapshots {
         Ok(snapshots)
     }
 
-    /// When the newest backup of this etcd was stored. A snapshot of an earlier etcd is none, and one that nobody read back may be none.
+    /// The newest backup of this etcd. A snapshot of an earlier etcd is none, and one that nobody read back may be none.
+    pub(super) fn newest(&self) -> Option<&Snapshot> {
+        self.listed.iter().find(|one| one.verified && !one.of_earlier_etcd)
+    }
+
+    /// When it was stored.
     pub(super) fn newest_verified(&self) -> Option<Timestamp> {
-        let newest = self.listed.iter().find(|one| one.verified && !one.of_earlier_etcd);
-        newest.map(|newest| newest.stored_at)
+        self.newest().map(|newest| newest.stored_at)
+    }
+
+    /// The snapshot of that time.
+    pub(super) fn at(&self, time: &str) -> Option<&Snapshot> {
+        self.listed.iter().find(|one| one.time == time)
+    }
+
+    /// Whether not all could be listed.
+    pub(super) fn is_cut(&self) -> bool {
+        !self.cut.is_empty()
     }
 
     fn add(&mut self, folder: &str, objects: &[Listed], kind: Kind, earlier_until: Option<Timestamp>) {
@@ -147,7 +161,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let earlier_until = cloud.known_rollout().await?.and_then(|rollout| rollout.etcd_gone_at);
     let snapshots = Snapshots::read(&cloud, earlier_until).await?;
     let (text, is_old) = page(name, &snapshots, args.max_age, now);
-    let incomplete = !snapshots.cut.is_empty();
+    let incomplete = snapshots.is_cut();
     let machine = json!({
         "ok": true, "cluster": name, "snapshots": snapshots.listed, "tooOld": is_old, "incomplete": incomplete,
     });

@@ -209,6 +209,7 @@ const VERBS: &[&str] = &[
     "destroy",
     "snapshot",
     "snapshots",
+    "restore",
     "defragment",
     "kubeconfig",
     "export",

@@ -30,13 +30,14 @@ use crate::cluster::Taint;
 use crate::role::Role;
 use crate::software::{ProgramFile, SystemImage};
 pub use answer::{
-    Answer, DrainRecord, Drained, LeaderMoved, MemberRemoved, RecordsRetired, Refreshed, SnapshotTaken,
-    Uncordoned,
+    Answer, DrainRecord, Drained, LeaderMoved, MemberRemoved, RecordsRetired, Refreshed, RestoreMark,
+    Restored, RestoredEtcd, SnapshotTaken, Uncordoned,
 };
 pub use arn::{MachineArns, instance_of_arn};
 pub use bootstrap::{BootstrapFailure, BootstrapReport, BootstrapState};
 pub use command::{
-    Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb, machines,
+    Command, CommandStatus, CommandView, HowUnanswered, Invocation, RestoreStage, Unanswered, Verb,
+    initial_cluster, machines,
 };
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use defragment::Defragmented;

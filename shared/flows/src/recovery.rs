@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use slipway_core::node::EtcdConfig;
+use slipway_core::role::Role;
 use slipway_credentials::renewal::recovery::{CommandReport, Recovery};
 use slipway_ports::{ErrorKind, Objects, PortError};
 use slipway_rollout::fleet::Lifecycle;
 
 use crate::credentials::rotation::{self, Machines};
-use crate::error::FlowResult;
+use crate::error::{FlowError, FlowResult};
 use crate::ports::{Commands, Groups};
 
 /// The machines of each role of `cluster`, as Auto Scaling lists them: those in service and those that are starting.
@@ -37,6 +39,29 @@ pub async fn listed_machines(
 ) -> FlowResult<Machines> {
     let standing = rotation::deployed_releases(assets, cluster).await?;
     rotation::machines(groups, cluster, &standing, |_| true).await
+}
+
+/// The peer URL of each member of etcd, by its name, as its deployed configuration has it.
+///
+/// # Errors
+/// If a port fails, or a deployed release or configuration is lost.
+pub async fn peer_urls(assets: &impl Objects, cluster: &str) -> FlowResult<BTreeMap<String, String>> {
+    let mut urls = BTreeMap::new();
+    for (stack, release) in rotation::deployed_releases(assets, cluster).await? {
+        let of_stack = release.roles.iter().filter(|(role, node)| {
+            matches!(role, Role::Etcd(_)) && stack.as_ref().is_some_and(|stack| *stack == node.stack)
+        });
+        for (role, node) in of_stack {
+            let config: EtcdConfig =
+                serde_json::from_str(&node.config).map_err(|error| FlowError::Corrupt {
+                    key: format!("{role} in a release of {cluster}"),
+                    problem: format!("its configuration cannot be read: {error}"),
+                    help: "use the release of the command line that the installation has".to_owned(),
+                })?;
+            urls.insert(role.to_string(), config.etcd.peer_url());
+        }
+    }
+    Ok(urls)
 }
 
 /// Queries the commands in progress and sends the next ones; returns what has happened, in words.

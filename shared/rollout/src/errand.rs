@@ -183,6 +183,7 @@ impl SentCommand {
             | Verb::EtcdMoveLeader
             | Verb::EtcdRemove { .. }
             | Verb::EtcdRetire
+            | Verb::EtcdRestore { .. }
             | Verb::EtcdDefragment
             | Verb::Uncordon { .. } => None,
         }

@@ -171,6 +171,7 @@ impl Effect {
                 | Verb::EtcdMoveLeader
                 | Verb::EtcdRemove { .. }
                 | Verb::EtcdRetire
+                | Verb::EtcdRestore { .. }
                 | Verb::EtcdDefragment
                 | Verb::Drain { .. } => true,
                 Verb::Status
@@ -217,7 +218,9 @@ impl Effect {
             Self::Terminate { instance, .. } => instance == machine,
             Self::Send(command) => match &command.verb {
                 Verb::Drain { node, .. } => node == machine,
-                Verb::Refresh { .. } | Verb::EtcdDefragment => command.instance == machine,
+                Verb::Refresh { .. } | Verb::EtcdRestore { .. } | Verb::EtcdDefragment => {
+                    command.instance == machine
+                }
                 Verb::Status
                 | Verb::Logs { .. }
                 | Verb::Serves { .. }

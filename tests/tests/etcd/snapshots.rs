@@ -394,16 +394,31 @@ async fn a_restore_that_dies_goes_on_and_one_that_cannot_be_changes_nothing() {
     {
         let other = format!("2026010{number}T000000Z");
         cloud.put(&format!("clusters/production/etcd-snapshots/{other}.db"), &bytes).await;
-        let (done, failure) = three[0].agent_with_systemd(&["etcd", "restore", "--snapshot", &other]).await;
-        assert!(!done, "{failure}");
-        assert_eq!(listing().difference(&before).cloned().collect::<Vec<_>>(), ["restore.part"], "{failure}");
+        for stage in ["verify", "prepare", "whole"] {
+            let words = ["etcd", "restore", "--snapshot", &other, "--stage", stage];
+            let (done, failure) = three[0].agent_with_systemd(&words).await;
+            assert!(!done, "{failure}");
+            assert_eq!(listing(), before, "etcd runs on, and needs the room: {failure}");
+        }
     }
     let elsewhere =
         ["etcd", "restore", "--snapshot", &time, "--initial-cluster", "etcd-0=https://elsewhere:2380"];
     let (done, failure) = three[0].agent_with_systemd(&elsewhere).await;
     assert!(!done && failure["error"]["code"] == json!("restore.members"), "{failure}");
     assert!(data.join("member/snap/db").exists());
-    // The member ran all the time: nothing is stopped for a restore that is impossible.
+    // Verified, and prepared twice: the data that were unpacked are kept for the restore with the same token, and for no other.
+    let staged =
+        |stage: &'static str| ["--snapshot", &time, "--token", "staged", "--stage", stage].map(str::to_owned);
+    for (stage, kept) in
+        [("verify", false), ("prepare", true), ("prepare", true), ("verify", false), ("prepare", true)]
+    {
+        let words = staged(stage);
+        let answer = three[0].restores(&words.each_ref().map(String::as_str)).await;
+        assert_eq!((&answer["changed"], &answer["etcd"]), (&json!(false), &json!("unchanged")), "{answer}");
+        assert_eq!((&answer["started"], &answer["sha256"]), (&json!(false), &snapshot["sha256"]), "{answer}");
+        assert_eq!(data.with_file_name("restore.part").join("data/member/snap/db").exists(), kept, "{stage}");
+    }
+    // The member ran all the time: nothing is stopped for a restore that is impossible, or only prepared.
     assert!(client.writes(&three[0].member, "a", "1").await);
 
     // Killed before its last step, after its last step, and before it started etcd.

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use slipway_core::keys;
 use slipway_tests::client::ACCOUNT;
 use slipway_tests::gateway::Principal;
 use slipway_tests::iam;
@@ -424,11 +425,48 @@ pub(crate) async fn a_history_needs_what_the_page_says_and_nothing_more(slipway:
     needs_what_the_page_says(slipway, "history", 2, "").await;
 }
 
-/// A snapshot is taken, and what it needs is what the page says.
-pub(crate) async fn a_snapshot_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
+/// A snapshot is taken, and what it needs is what the page says. Returns its time.
+pub(crate) async fn a_snapshot_needs_what_the_page_says_and_nothing_more(slipway: &Installation) -> String {
     let taken = needs_what_the_page_says(slipway, "snapshot", 5, "--output json").await.json();
     assert_eq!(taken["role"], "etcd-0", "{taken}");
     assert!(taken["key"].as_str().unwrap().starts_with("clusters/minimal/etcd-snapshots/"), "{taken}");
+    taken["time"].as_str().unwrap().to_owned()
+}
+
+/// etcd is restored from that snapshot, and what it needs is what the page says. `snapshot`: one that the simulated etcd has; its object is
+/// stored here.
+pub(crate) async fn a_restore_needs_what_the_page_says_and_nothing_more(
+    slipway: &Installation,
+    snapshot: &str,
+) {
+    let none =
+        as_one_with(slipway, &all_for("restore"), "restore latest --cluster minimal --yes", true).await;
+    assert!(
+        none.code == 1 && none.stderr.contains("has no verified snapshot of its present etcd"),
+        "{none:?}"
+    );
+    let unsure = as_one_with(slipway, &all_for("restore"), "restore latest --yes", false).await;
+    assert!(unsure.code == 2 && unsure.stderr.contains("no cluster is named"), "{unsure:?}");
+    let key = keys::etcd_snapshot("minimal", snapshot);
+    for key in [key.clone(), format!("{key}.json")] {
+        slipway.world().upload("AssetBucket", &key, vec![0; 9]).await.unwrap();
+    }
+    let restored = || slipway.world().cloud().with(|cloud| cloud.cluster_facts("minimal")).unwrap().restored;
+    let dry = format!("restore {snapshot} --cluster minimal --dry-run --output json");
+    let dry = as_one_with(slipway, &all_for("restore"), &dry, true).await.json();
+    assert_eq!((&dry["verified"], &dry["restored"]), (&json!(true), &json!(false)), "{dry}");
+    let asked = as_one_with(slipway, &all_for("restore"), "restore latest --cluster minimal", true).await;
+    assert!(asked.code == 1 && asked.stderr.contains("needs a confirmation"), "{asked:?}");
+    assert_eq!(restored(), 0, "nothing was replaced");
+    let done = needs_what_the_page_says(slipway, "restore latest --yes", 5, "--output json").await.json();
+    assert_eq!(
+        (&done["ok"], &done["problems"], &done["snapshot"]),
+        (&json!(true), &json!([]), &json!(snapshot)),
+        "{done}"
+    );
+    let member = &done["members"][0];
+    assert_eq!((&member["role"], &member["changed"]), (&json!("etcd-0"), &json!(true)), "{done}");
+    assert_eq!(restored(), 1, "once, with all permissions");
 }
 
 /// All members are defragmented, and what it needs is what the page says.

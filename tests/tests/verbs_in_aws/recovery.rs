@@ -11,6 +11,7 @@ use slipway_tests::client::machine_arn;
 use super::permissions::{
     a_defragmentation_needs_what_the_page_says_and_nothing_more,
     a_recovery_needs_what_the_page_says_and_nothing_more,
+    a_restore_needs_what_the_page_says_and_nothing_more,
     a_snapshot_needs_what_the_page_says_and_nothing_more,
 };
 use super::*;
@@ -89,7 +90,8 @@ async fn p7_a_cluster_whose_certificates_have_all_expired_is_brought_back_by_one
     assert_eq!(manifest(&slipway).await, new);
 
     // In the same installation, because starting one takes time.
-    a_snapshot_needs_what_the_page_says_and_nothing_more(&slipway).await;
+    let snapshot = a_snapshot_needs_what_the_page_says_and_nothing_more(&slipway).await;
+    a_restore_needs_what_the_page_says_and_nothing_more(&slipway, &snapshot).await;
     a_defragmentation_needs_what_the_page_says_and_nothing_more(&slipway).await;
     a_recovery_needs_what_the_page_says_and_nothing_more(&slipway).await;
     assert!(slipway.world().settle(QUIET, PATIENCE).await);

@@ -53,6 +53,7 @@ const OF_STATUS: &[&str] = &[
     "destroy",
     "snapshot",
     "snapshots",
+    "restore",
     "defragment",
     "kubeconfig",
 ];
@@ -174,6 +175,13 @@ pub(super) const TABLE: &[Row] = &[
     row(&["snapshot"], OF_COMMANDS, On::Everything),
     row(&["snapshot"], &["ssm:SendCommand"], On::Documents(&["Slipway-EtcdSnapshot"])),
     row(&["snapshot"], &["ssm:SendCommand"], On::Machines),
+    row(&["restore"], OF_COMMANDS, On::Everything),
+    row(
+        &["restore"],
+        &["ssm:SendCommand"],
+        On::Documents(&["Slipway-EtcdRestore", "Slipway-EtcdHealth", "Slipway-Serves"]),
+    ),
+    row(&["restore"], &["ssm:SendCommand"], On::Machines),
     row(&["defragment"], OF_COMMANDS, On::Everything),
     row(&["defragment"], &["ssm:SendCommand"], On::Documents(&["Slipway-EtcdHealth"])),
     row(&["defragment"], &["ssm:SendCommand"], On::Documents(&["Slipway-EtcdDefragment"])),

@@ -79,6 +79,7 @@ answers! {
     EtcdSnapshot(SnapshotTaken),
     EtcdRemove(MemberRemoved),
     EtcdRetire(RecordsRetired),
+    EtcdRestore(Restored),
     EtcdDefragment(Defragmented),
     Drain(Drained),
     Uncordon(Uncordoned),
@@ -247,14 +248,14 @@ pub struct Restored {
     /// Where the previous data was moved, if there was any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_aside: Option<String>,
-    /// How etcd is since it was started with the restored data.
+    /// How far it is.
     pub etcd: RestoredEtcd,
     /// Why it is not serving yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// The state of a member that was started with restored data.
+/// The state of a member that is restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RestoredEtcd {
@@ -262,6 +263,8 @@ pub enum RestoredEtcd {
     Serving,
     /// It runs; it may be waiting for a majority.
     Waiting,
+    /// Its data are as before: the snapshot was only verified, or prepared.
+    Unchanged,
 }
 
 /// The snapshot that a member's data was restored from. It is stored beside the data.

@@ -52,6 +52,17 @@ pub enum Verb {
     },
     /// `Slipway-EtcdRetire`, on a member of a cluster that is being destroyed.
     EtcdRetire,
+    /// `Slipway-EtcdRestore`, on every member. Only people send it.
+    EtcdRestore {
+        /// The snapshot's time.
+        snapshot: String,
+        /// `--initial-cluster-token`, the same on all members, and never used before.
+        token: String,
+        /// The peer URL of every member, by name.
+        members: BTreeMap<String, String>,
+        /// How far it goes.
+        stage: RestoreStage,
+    },
     /// `Slipway-EtcdDefragment`, on a member. Only people send it.
     EtcdDefragment,
     /// `Slipway-Drain`, on a controller.
@@ -84,6 +95,7 @@ impl Verb {
             Self::EtcdSnapshot => "Slipway-EtcdSnapshot",
             Self::EtcdRemove { .. } => "Slipway-EtcdRemove",
             Self::EtcdRetire => "Slipway-EtcdRetire",
+            Self::EtcdRestore { .. } => "Slipway-EtcdRestore",
             Self::EtcdDefragment => "Slipway-EtcdDefragment",
             Self::Drain { .. } => "Slipway-Drain",
             Self::Uncordon { .. } => "Slipway-Uncordon",
@@ -105,6 +117,7 @@ impl Verb {
             // Little longer than the longest `for_s`: a hanging command occupies one of the five workers of the machine's SSM agent until
             // then (amazon-ssm-agent, `DefaultCommandWorkersLimit`).
             Self::Drain { .. } => 900,
+            Self::EtcdRestore { .. } => 3_600,
         }
     }
 
@@ -135,6 +148,12 @@ impl Verb {
             ]),
             Self::Serves { without } => map(&[("Without", listed(without))]),
             Self::EtcdRemove { member } => map(&[("Member", member.clone())]),
+            Self::EtcdRestore { snapshot, token, members, stage } => map(&[
+                ("Snapshot", snapshot.clone()),
+                ("Token", token.clone()),
+                ("InitialCluster", initial_cluster(members)),
+                ("Stage", stage.word().to_owned()),
+            ]),
             Self::Refresh { credentials, restart } => map(&[
                 ("Credentials", credentials.clone()),
                 ("Restart", if *restart { "allowed" } else { "never" }.to_owned()),
@@ -162,6 +181,7 @@ impl Verb {
             | Self::EtcdSnapshot
             | Self::EtcdRemove { .. }
             | Self::EtcdRetire
+            | Self::EtcdRestore { .. }
             | Self::EtcdDefragment
             | Self::Uncordon { .. } => None,
         }
@@ -209,6 +229,21 @@ impl Verb {
             "Slipway-EtcdSnapshot" => Self::EtcdSnapshot,
             "Slipway-EtcdRemove" => Self::EtcdRemove { member: text("Member")? },
             "Slipway-EtcdRetire" => Self::EtcdRetire,
+            "Slipway-EtcdRestore" => {
+                let (members, stage) = (text("InitialCluster")?, text("Stage")?);
+                let member =
+                    |pair: &str| pair.split_once('=').map(|(name, url)| (name.to_owned(), url.to_owned()));
+                Self::EtcdRestore {
+                    snapshot: text("Snapshot")?,
+                    token: text("Token")?,
+                    members: members.split(',').map(member).collect::<Option<_>>().ok_or_else(|| {
+                        format!("InitialCluster of {document} is not a list of NAME=URL: {members}")
+                    })?,
+                    stage: RestoreStage::named(&stage).ok_or_else(|| {
+                        format!("Stage of {document} is neither verify, prepare nor whole: {stage}")
+                    })?,
+                }
+            }
             "Slipway-EtcdDefragment" => Self::EtcdDefragment,
             "Slipway-Drain" => Self::Drain {
                 node: text("Node")?,
@@ -223,6 +258,42 @@ impl Verb {
         };
         Ok(verb)
     }
+}
+
+/// How far a member goes with a restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RestoreStage {
+    /// Downloads, verifies and unpacks the snapshot beside the present data, and deletes what it unpacked. etcd runs on.
+    Verify,
+    /// The same, but keeps it for [`Self::Whole`].
+    Prepare,
+    /// Prepares what is not prepared yet, replaces the data, and starts etcd.
+    Whole,
+}
+
+impl RestoreStage {
+    /// The value of the document's parameter.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Verify => "verify",
+            Self::Prepare => "prepare",
+            Self::Whole => "whole",
+        }
+    }
+
+    /// The stage with that word.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        [Self::Verify, Self::Prepare, Self::Whole].into_iter().find(|stage| stage.word() == word)
+    }
+}
+
+/// etcd's `--initial-cluster`.
+#[must_use]
+pub fn initial_cluster(members: &BTreeMap<String, String>) -> String {
+    members.iter().map(|(name, url)| format!("{name}={url}")).collect::<Vec<_>>().join(",")
 }
 
 /// A set of machines as one value of a parameter: their ids with commas between them, or `none`.

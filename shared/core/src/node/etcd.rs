@@ -57,6 +57,14 @@ pub struct EtcdSettings {
     pub join_endpoints: Vec<String>,
 }
 
+impl EtcdSettings {
+    /// Its peer URL, as `--initial-cluster` has it.
+    #[must_use]
+    pub fn peer_url(&self) -> String {
+        format!("https://{}:{}", self.dns_name, self.peer_port)
+    }
+}
+
 /// `--initial-cluster-state`, where it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -156,6 +156,7 @@ pub(super) fn refreshed(sent: &SentCommand, turn: &Turn<'_>) -> Option<Result<()
         | Verb::EtcdMoveLeader
         | Verb::EtcdRemove { .. }
         | Verb::EtcdRetire
+        | Verb::EtcdRestore { .. }
         | Verb::EtcdDefragment => Err(format!("it has the credentials {}", answer.credentials)),
     }))
 }

@@ -45,6 +45,7 @@ impl LastAsks {
                     | Verb::EtcdMoveLeader
                     | Verb::EtcdSnapshot
                     | Verb::EtcdRetire
+                    | Verb::EtcdRestore { .. }
                     | Verb::EtcdDefragment
                     | Verb::Drain { .. }
                     | Verb::Uncordon { .. } => None,

@@ -81,6 +81,7 @@ impl Store {
             | Verb::Refresh { .. }
             | Verb::EtcdMoveLeader
             | Verb::EtcdRetire
+            | Verb::EtcdRestore { .. }
             | Verb::EtcdDefragment
             | Verb::Drain { .. }
             | Verb::Uncordon { .. } => {

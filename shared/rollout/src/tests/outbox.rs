@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use slipway_core::event::RolloutReport;
-use slipway_core::node::{Command, Verb};
+use slipway_core::node::{Command, RestoreStage, Verb};
 use slipway_core::release::AddonsPointer;
 
 use super::*;
@@ -33,8 +33,18 @@ fn verbs() -> Vec<(Verb, bool, bool)> {
         (Verb::EtcdMoveLeader, true, true),
         (Verb::EtcdRemove { member: "etcd-4".to_owned() }, true, true),
         (Verb::EtcdRetire, true, true),
-        // Only people send it.
+        // Only people send them.
         (Verb::EtcdDefragment, true, true),
+        (
+            Verb::EtcdRestore {
+                snapshot: "20261121T204500Z".to_owned(),
+                token: "t".to_owned(),
+                members: BTreeMap::new(),
+                stage: RestoreStage::Whole,
+            },
+            true,
+            true,
+        ),
         (Verb::Drain { node: node(), for_s: 600, force_after_s: None }, true, true),
     ]
 }

@@ -347,7 +347,9 @@ impl Yard {
                 Ok(json!({"time": "t", "key": "clusters/c/etcd-snapshots/t"}))
             }
             Verb::EtcdRetire | Verb::EtcdRemove { .. } => panic!("no member leaves"),
-            Verb::EtcdDefragment | Verb::Logs { .. } => panic!("only people send it"),
+            Verb::EtcdRestore { .. } | Verb::EtcdDefragment | Verb::Logs { .. } => {
+                panic!("only people send it")
+            }
             Verb::Uncordon { node } => {
                 self.log.push(format!("{node} takes pods again"));
                 Ok(json!({"node": node, "cordoned": false}))

@@ -364,12 +364,6 @@ async fn what_auto_scaling_and_run_command_do_not_have_here_is_refused() {
             "InvalidDocument",
             "does not exist",
         ),
-        (
-            "SendCommand",
-            send(json!({"DocumentName": "Slipway-EtcdRestore"})),
-            "InvalidDocument",
-            "does not exist",
-        ),
         ("SendCommand", send(json!({"Parameters": {"Odd": ["1"]}})), "InvalidParameters", "Odd"),
         ("SendCommand", send(json!({"TimeoutSeconds": 1})), "ValidationException", "between 30"),
         (

@@ -8,6 +8,7 @@ mod kube;
 mod load;
 mod pods;
 mod quota;
+mod restore;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ pub(crate) use etcd::{DATABASE, Etcd};
 pub use facts::{ClusterFacts, Loss, MemberFacts, Removal};
 pub(crate) use kube::{Kube, Node};
 pub(crate) use load::NodeLoad;
+pub(crate) use restore::time as snapshot_time;
 
 use super::World;
 use super::machine::{Machine, Power, Reported};

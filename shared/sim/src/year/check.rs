@@ -329,6 +329,7 @@ impl Checker {
                 | Verb::EtcdSnapshot
                 | Verb::EtcdRemove { .. }
                 | Verb::EtcdRetire
+                | Verb::EtcdRestore { .. }
                 | Verb::EtcdDefragment
                 | Verb::Logs { .. } => true,
                 Verb::Drain { ref node, .. } => !goes_anyway(node),
@@ -542,10 +543,9 @@ impl Checker {
                 let takes = machine.credentials != *credentials;
                 if takes && *restart && machine.ready && !machine.role.starts_with("pool-") && !again {
                     self.takes(facts, &machine, true, now);
-                    let role = machine.role.clone();
                     self.taken.push(Taken {
                         machine: machine.id,
-                        role,
+                        role: machine.role,
                         at: now,
                         restart: Some((credentials.clone(), command.token.clone())),
                     });
@@ -592,7 +592,7 @@ impl Checker {
             // A later drain is a new one.
             Verb::Uncordon { node } => drop(self.drained.remove(node)),
             Verb::Status | Verb::Serves { .. } | Verb::EtcdSnapshot | Verb::EtcdRetire => {}
-            Verb::EtcdDefragment | Verb::Logs { .. } => {
+            Verb::EtcdRestore { .. } | Verb::EtcdDefragment | Verb::Logs { .. } => {
                 self.wrong(now, "P4", "a rollout sends what only people send".to_owned())
             }
         }

@@ -8,6 +8,7 @@ use slipway_core::node::{FailureCode, MemberRemoved, VerbFailure};
 use super::super::World;
 use super::super::machine::{Machine, groups_of};
 use super::super::task::ClusterTask;
+use super::restore::Restore;
 use super::{HELP, seconds};
 
 /// Entries per second that a cluster writes while it has a leader.
@@ -40,6 +41,10 @@ pub(crate) struct Etcd {
     removed: BTreeSet<String>,
     /// When each snapshot was taken.
     pub(crate) snapshots: Vec<Timestamp>,
+    /// The last restore of each member.
+    pub(crate) restores: BTreeMap<String, Restore>,
+    /// How often a member's data were replaced.
+    pub(crate) restored: u32,
     /// The alarm that is raised, and the member that raised it. `NOSPACE` has an effect on writes: see `quota.rs`.
     pub(crate) alarm: Option<(String, &'static str)>,
 }
@@ -170,7 +175,7 @@ impl World {
         etcd.leader.is_some() && !etcd.members[role].learner
     }
 
-    fn etcd(&mut self, cluster: &str) -> &mut Etcd {
+    pub(super) fn etcd(&mut self, cluster: &str) -> &mut Etcd {
         &mut self.fleet.clusters.entry(cluster.to_owned()).or_default().etcd
     }
 

@@ -18,6 +18,8 @@ pub struct ClusterFacts {
     pub alarm: Option<&'static str>,
     /// When each snapshot was taken.
     pub snapshots: Vec<Timestamp>,
+    /// How often a member's data were replaced by a snapshot's.
+    pub restored: u32,
     /// The machines whose API server answers.
     pub api_servers: Vec<String>,
     /// The controllers to which load balancers send requests: each is healthy in all target groups of its group.
@@ -132,6 +134,7 @@ impl World {
             leader: cluster.etcd.leader.clone(),
             alarm: cluster.etcd.alarm.as_ref().map(|(_, kind)| *kind),
             snapshots: cluster.etcd.snapshots.clone(),
+            restored: cluster.etcd.restored,
             api_servers: self.api_servers(name),
             targets: self.healthy_targets(name),
             fails_open: self.fails_open(name),

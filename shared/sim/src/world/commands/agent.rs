@@ -14,7 +14,7 @@ use slipway_core::node::{
 };
 
 use super::super::World;
-use super::super::cluster::{DATABASE, Etcd, Node};
+use super::super::cluster::{DATABASE, Etcd, Node, snapshot_time};
 use super::super::machine::{Machine, Power};
 use super::super::weather::Service;
 
@@ -53,6 +53,7 @@ impl World {
             | Verb::EtcdSnapshot
             | Verb::EtcdRemove { .. }
             | Verb::EtcdRetire
+            | Verb::EtcdRestore { .. }
             | Verb::EtcdDefragment
                 if !is_member =>
             {
@@ -71,6 +72,10 @@ impl World {
                 Ok(RecordsRetired { zone, records: self.takes_records_back(&machine.id) }.into())
             }
             Verb::EtcdSnapshot => self.snapshot(&cluster, machine.role()),
+            Verb::EtcdRestore { .. } => {
+                self.reaches_storage()?;
+                self.etcd_restore(&cluster, &machine, &sent.verb).map(Into::into)
+            }
             Verb::EtcdDefragment => self.defragment(&cluster, machine.role()),
             // A drain takes time, and is performed round by round.
             Verb::Drain { .. } => {
@@ -170,7 +175,7 @@ impl World {
         }
         etcd.snapshots.push(now);
         let revision = etcd.index(now);
-        let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+        let time = snapshot_time(now);
         let sha256 = self.hex(&format!("snapshot {cluster} {time}"));
         Ok(SnapshotTaken {
             key: keys::etcd_snapshot(cluster, &time),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use slipway_core::node::logs::{ALL_UNITS, MOST_LINES};
-use slipway_core::node::{LogUnit, Verb};
+use slipway_core::node::{LogUnit, RestoreStage, Verb};
 
 use super::super::error::{ApiError, ApiResult};
 
@@ -40,7 +40,7 @@ pub fn documents() -> impl Iterator<Item = DocumentFacts> {
     })
 }
 
-const DOCUMENTS: [Document; 12] = [
+const DOCUMENTS: [Document; 13] = [
     Document { name: "Slipway-Status", parameters: &[], timeout_s: 120, takes_s: (0.5, 3.0) },
     Document {
         name: "Slipway-Logs",
@@ -70,6 +70,17 @@ const DOCUMENTS: [Document; 12] = [
         takes_s: (0.3, 2.0),
     },
     Document { name: "Slipway-EtcdRetire", parameters: &[], timeout_s: 120, takes_s: (0.5, 3.0) },
+    Document {
+        name: "Slipway-EtcdRestore",
+        parameters: &[
+            ("Snapshot", None, is_snapshot),
+            ("Token", Some("auto"), is_token),
+            ("InitialCluster", Some("founders"), is_initial_cluster),
+            ("Stage", Some("whole"), is_stage),
+        ],
+        timeout_s: 3_600,
+        takes_s: (5.0, 40.0),
+    },
     Document { name: "Slipway-EtcdSnapshot", parameters: &[], timeout_s: 1_800, takes_s: (5.0, 40.0) },
     Document {
         name: "Slipway-Drain",
@@ -121,6 +132,32 @@ fn is_node(text: &str) -> bool {
 fn is_member(text: &str) -> bool {
     let number = text.strip_prefix("etcd-").unwrap_or_default();
     (1..=3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_snapshot(text: &str) -> bool {
+    text.len() == 16
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            8 => byte == b'T',
+            15 => byte == b'Z',
+            _ => byte.is_ascii_digit(),
+        })
+}
+
+fn is_token(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && !text.starts_with(['.', '-'])
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
+}
+
+fn is_initial_cluster(text: &str) -> bool {
+    let is_pair = |pair: &str| {
+        pair.split_once('=').is_some_and(|(name, url)| is_member(name) && url.starts_with("https://"))
+    };
+    text == "founders" || text.split(',').all(is_pair)
+}
+
+fn is_stage(text: &str) -> bool {
+    RestoreStage::named(text).is_some()
 }
 
 fn is_seconds(text: &str) -> bool {

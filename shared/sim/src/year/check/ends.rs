@@ -180,6 +180,7 @@ impl Checker {
                 | Verb::Logs { .. }
                 | Verb::Serves { .. }
                 | Verb::EtcdHealth
+                | Verb::EtcdRestore { .. }
                 | Verb::EtcdDefragment
                 | Verb::Drain { .. }
                 | Verb::Uncordon { .. } => return false,

@@ -92,6 +92,7 @@ impl Checker {
             | Verb::Logs { .. }
             | Verb::Serves { .. }
             | Verb::EtcdRetire
+            | Verb::EtcdRestore { .. }
             | Verb::EtcdDefragment
             | Verb::Drain { .. }
             | Verb::Uncordon { .. } => return,
