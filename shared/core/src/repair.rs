@@ -34,8 +34,9 @@ const GAP_S: u64 = 120;
 const LOOK_S: u64 = 45;
 /// The time from one repair of a pool to the next one, at least.
 pub const PAUSE: SignedDuration = SignedDuration::from_mins(15);
-/// How long the successor of a repaired worker is waited for. If the way to the workers is closed, none becomes Ready, and a pool loses four
-/// machines a day.
+/// How long a repaired worker may take to go, and then its successor to become Ready, before the next one of its pool is repaired. If the way to
+/// the workers is closed, none becomes Ready, and a pool loses four machines a day. A drain may take 48 hours, and one of several ill workers
+/// must not keep the others ill for as long.
 pub const PATIENCE: SignedDuration = SignedDuration::from_hours(6);
 /// From so many workers in a hundred on that are not Ready, the fault is not that of one machine: `--unhealthy-zone-threshold` of
 /// kube-controller-manager.
@@ -147,6 +148,13 @@ impl Ledger {
     }
 }
 
+impl Begun {
+    /// How long ago it was begun. A controller whose clock was ahead must not hold the others for ever.
+    fn age(&self, now: Timestamp) -> SignedDuration {
+        now.duration_since(self.at).abs()
+    }
+}
+
 /// A worker that has not been Ready for longer than its pool allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ill {
@@ -200,6 +208,8 @@ pub enum Verdict {
 pub enum Wait {
     /// Somebody is removing it already, or has cordoned it.
     Leaving,
+    /// Auto Scaling was told to replace it [`PATIENCE`] ago, and it is still there.
+    Stuck,
     /// It may still be booting.
     Young,
     /// Its machine cannot be replaced.
@@ -258,6 +268,11 @@ impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Leaving => f.write_str("it is cordoned, or being removed already"),
+            Self::Stuck => write!(
+                f,
+                "Auto Scaling was told to replace it more than {} hours ago, and it is still there",
+                PATIENCE.as_hours()
+            ),
             Self::Young => f.write_str("it may still be booting"),
             Self::Machine { why } => f.write_str(why),
             Self::Many { of, unready, all } => write!(

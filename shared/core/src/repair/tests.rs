@@ -209,9 +209,9 @@ fn the_next_one_of_a_pool_waits_until_the_last_one_is_gone_and_its_successor_is_
     scene.falls_silent(&["a-0", "a-1"]);
     scene.watches(20 * 60);
     let under_way = wait("a-1", Wait::UnderWay { node: "a-0".to_owned() });
-    // It is being drained, for however long.
+    // It is being drained.
     scene.worker("a-0").leaving = true;
-    for minutes_ago in [0, 14, 16, 60 * 47] {
+    for minutes_ago in [0, 14, 16, 60 * 6 - 1] {
         scene.begun("a", "a-0", minutes_ago);
         assert!(scene.ill().contains(&under_way), "after {minutes_ago} minutes");
     }
@@ -239,6 +239,30 @@ fn the_next_one_of_a_pool_waits_until_the_last_one_is_gone_and_its_successor_is_
     // The pool may have become smaller.
     scene.begun("a", "a-0", 60 * 6);
     assert_eq!(scene.repaired(), ["a-1"]);
+}
+
+/// A drain that does not end may last for 48 hours, and begin again after that.
+#[test]
+fn a_worker_that_does_not_go_holds_its_pool_for_six_hours_and_people_are_told_of_it() {
+    let mut scene = Scene::new(&[("a", 6)]);
+    scene.falls_silent(&["a-0", "a-1"]);
+    scene.watches(20 * 60);
+    scene.worker("a-0").leaving = true;
+    let told = |scene: &Scene| {
+        let ill = decide(&scene.workers, &scene.watch, &scene.ledger, &scene.settings, now());
+        let report = ill.iter().find(|one| one.node == "a-0").unwrap().report(&scene.ledger, now());
+        (report.repair, report.why)
+    };
+    scene.begun("a", "a-0", 60 * 6 - 1);
+    assert_eq!(scene.repaired(), [""; 0]);
+    assert_eq!(told(&scene), (RepairState::Begun.into(), None));
+    scene.begun("a", "a-0", 60 * 6);
+    assert_eq!(scene.ill(), [wait("a-0", Wait::Stuck), ("a-1".to_owned(), Verdict::Repair)]);
+    let why = "Auto Scaling was told to replace it more than 6 hours ago, and it is still there";
+    assert_eq!(told(&scene), (RepairState::Waits.into(), Some(why.to_owned())));
+    // The repair of the next one is noted instead.
+    scene.begun("a", "a-1", 0);
+    assert_eq!(told(&scene).0, RepairState::Waits.into());
 }
 
 #[test]
