@@ -38,6 +38,10 @@ pub const PAUSE: SignedDuration = SignedDuration::from_mins(15);
 /// the workers is closed, none becomes Ready, and a pool loses four machines a day. A drain may take 48 hours, and one of several ill workers
 /// must not keep the others ill for as long.
 pub const PATIENCE: SignedDuration = SignedDuration::from_hours(6);
+/// After so many repairs of a pool [`WITHIN`] this time, people are asked first. Successors that become Ready and fail after a while fail for a
+/// reason that comes with them, and each repair costs its pods an interruption.
+const MOST_REPAIRS: usize = 3;
+const WITHIN: SignedDuration = SignedDuration::from_hours(6);
 /// From so many workers in a hundred on that are not Ready, the fault is not that of one machine: `--unhealthy-zone-threshold` of
 /// kube-controller-manager.
 const MOST_PERCENT: usize = 55;
@@ -138,12 +142,21 @@ pub struct Begun {
     pub uid: String,
     /// When, by the clock of the controller that began it.
     pub at: Timestamp,
+    /// The times of the repairs of other workers of the pool before it, [`WITHIN`] its time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Timestamp>,
 }
 
 impl Ledger {
     /// Notes that the repair of this worker begins. It must be stored before Auto Scaling is told.
     pub fn begin(&mut self, ill: &Ill, at: Timestamp) {
-        let begun = Begun { node: ill.node.clone(), uid: ill.uid.clone(), at };
+        let mut earlier = Vec::new();
+        if let Some(last) = self.pools.remove(&ill.pool) {
+            // Auto Scaling may be told of the same worker again and again.
+            let another = (last.uid != ill.uid).then_some(last.at);
+            earlier.extend(last.earlier.into_iter().chain(another).filter(|time| is_within(*time, at)));
+        }
+        let begun = Begun { node: ill.node.clone(), uid: ill.uid.clone(), at, earlier };
         self.pools.insert(ill.pool.clone(), begun);
     }
 }
@@ -153,6 +166,15 @@ impl Begun {
     fn age(&self, now: Timestamp) -> SignedDuration {
         now.duration_since(self.at).abs()
     }
+
+    /// How many workers of its pool were repaired lately.
+    fn lately(&self, now: Timestamp) -> usize {
+        self.earlier.iter().chain([&self.at]).filter(|time| is_within(**time, now)).count()
+    }
+}
+
+fn is_within(time: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(time).abs() < WITHIN
 }
 
 /// A worker that has not been Ready for longer than its pool allows.
@@ -241,6 +263,8 @@ pub enum Wait {
         /// The Node that is gone.
         node: String,
     },
+    /// [`MOST_REPAIRS`] workers of its pool were repaired [`WITHIN`] the last hours.
+    Often,
 }
 
 /// Workers that are counted together.
@@ -285,6 +309,12 @@ impl fmt::Display for Wait {
             Self::Successor { node } => {
                 write!(f, "no successor of {node} of the same pool has become Ready yet")
             }
+            Self::Often => write!(
+                f,
+                "{MOST_REPAIRS} workers of the same pool were replaced in the last {} hours, so the fault is hardly that of single machines: \
+                 find what makes them fail, for example a DaemonSet",
+                WITHIN.as_hours()
+            ),
         }
     }
 }

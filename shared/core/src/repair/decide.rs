@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Begun, FEW, Ill, Ledger, MOST_PERCENT, PATIENCE, PAUSE, RepairMode, Settings, Verdict, Wait, Watch,
-    Whole, Worker,
+    Begun, FEW, Ill, Ledger, MOST_PERCENT, MOST_REPAIRS, PATIENCE, PAUSE, RepairMode, Settings, Verdict,
+    Wait, Watch, Whole, Worker,
 };
 use crate::node::WORKER_LAUNCH_S;
 
@@ -107,5 +107,5 @@ fn after(begun: &Begun, worker: &Worker, workers: &[Worker], now: Timestamp) -> 
         }
     }
     // Whatever keeps the last one or its successor away for so long does not end by waiting.
-    None
+    (begun.lately(now) >= MOST_REPAIRS).then_some(Wait::Often)
 }

@@ -155,7 +155,10 @@ impl Repairers {
         let forgives = |wait: &Wait| match self {
             Self::Careful | Self::AtOnce => false,
             Self::SeveralAtOnce => {
-                matches!(wait, Wait::Turn { .. } | Wait::UnderWay { .. } | Wait::Successor { .. })
+                matches!(
+                    wait,
+                    Wait::Turn { .. } | Wait::UnderWay { .. } | Wait::Successor { .. } | Wait::Often
+                )
             }
             Self::InSpiteOfPartitions => matches!(wait, Wait::Many { .. }),
         };
