@@ -40,6 +40,8 @@ pub(crate) struct Node {
     pub(crate) role: String,
     /// Its kubelet reports, or was silent for less than the grace period of the node controller.
     pub(crate) ready: bool,
+    /// Since when it has not been `ready`, whatever its kubelet did meanwhile.
+    pub(crate) unready: Option<Timestamp>,
     pub(crate) drain: NodeState,
     /// An agent that drains the node has annotated it with `cluster-autoscaler.kubernetes.io/scale-down-disabled=true`.
     pub(crate) scale_down_disabled: bool,
@@ -313,6 +315,7 @@ impl World {
         let Some(cluster) = machine.cluster().map(str::to_owned) else { return };
         if let Some(node) = self.kube(&cluster).nodes.get_mut(&machine.id) {
             node.ready = is_ready;
+            node.unready = if is_ready { None } else { node.unready.or(Some(now)) };
             node.drain.silent = (kubelet == Kubelet::Silent).then_some(now);
             node.drain.unable = (kubelet == Kubelet::Unable).then_some(now);
         }

@@ -124,9 +124,7 @@ impl World {
         let reported = Reported {
             at: self.now,
             machine: id.to_owned(),
-            unready_since: node
-                .filter(|node| !node.ready)
-                .and_then(|node| node.drain.silent.or(node.drain.unable)),
+            unready_since: node.and_then(|node| node.unready),
             cordoned: node.is_some_and(|node| node.drain.cordoned),
             unready: workers.iter().filter(|worker| !worker.ready).count(),
             all: workers.len(),
