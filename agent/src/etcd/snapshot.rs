@@ -16,9 +16,8 @@ use futures_util::StreamExt as _;
 use jiff::Timestamp;
 use slipway_core::keys;
 use slipway_core::node::{NodeFile, SNAPSHOT_ROLE, SnapshotTaken};
-use slipway_crypto::AwsLc;
 use slipway_crypto::stream::{Sealed, Sealer};
-use slipway_ports::{Condition, Context, Crypto as _, Keys as _};
+use slipway_ports::{Condition, Context, Keys as _};
 use tempfile::TempPath;
 use tokio::time::timeout;
 
@@ -29,7 +28,8 @@ use super::wire::Piece;
 use crate::aws::{Aws, Endpoints, MOST_FILE_BYTES};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::node_files::{SEALED, required_node};
+use crate::node_files::required_node;
+use crate::sealed_bundle;
 
 const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A piece has about 44 KB; a longer line is not etcd's.
@@ -89,9 +89,9 @@ pub(super) async fn take(
     own.serves().await.map_err(|refusal| failed(&refusal, "reading through a majority"))?;
     let status = own.status().await.map_err(|refusal| failed(&refusal, "asking how the member is"))?;
 
-    let arn = sealing_key_arn(&local.root)?;
     let context = context(&node.cluster);
-    let data_key = aws.keys(Some(arn.clone())).generate(None, &context).await?;
+    let data_key = sealed_bundle::data_key(&local.root, aws, node, &context).await?;
+    let arn = data_key.wrapped_by.clone();
     let sealer = Sealer::new(&data_key, &context, BufWriter::new(draft.create()?))?;
     let (whole, sealer) = stream(&own, sealer).await?;
     let file = sealer.finish()?.into_inner().map_err(|error| unwritable(&draft.path, error.error()))?;
@@ -258,14 +258,6 @@ fn context(cluster: &str) -> Context {
         ("cluster".to_owned(), cluster.to_owned()),
         ("role".to_owned(), SNAPSHOT_ROLE.to_owned()),
     ])
-}
-
-/// The KMS key that sealed this node's credentials last: the cluster's own, or the installation's.
-fn sealing_key_arn(root: &Path) -> AgentResult<String> {
-    let path = below(root, SEALED);
-    let bytes = fs::read(&path).map_err(|error| unwritable(&path, &error))?;
-    let newest = AwsLc.sealings(&bytes)?.pop();
-    Ok(newest.map(|sealing| sealing.wrapped_by.to_owned()).unwrap_or_default())
 }
 
 /// A sealed temporary file, deleted when dropped, and the lock that allows only one: Systems Manager may deliver a command twice,
