@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
 use slipway_core::keys;
+use slipway_core::node::defragment::CORRUPT;
 use slipway_core::node::{NodeFile, SNAPSHOT_ROLE, SnapshotTaken};
 use slipway_crypto::stream::{Sealed, Sealer};
 use slipway_ports::{Condition, Context, Keys as _};
@@ -24,7 +25,7 @@ use tokio::time::timeout;
 use super::checker::{Checker, Whole};
 use super::client::{CallError, Endpoint, failed};
 use super::local_member::LocalMember;
-use super::wire::Piece;
+use super::wire::{Piece, hex};
 use crate::aws::{Aws, Endpoints, MOST_FILE_BYTES};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
@@ -87,6 +88,7 @@ pub(super) async fn take(
     let own = local.endpoint(&client);
     // A read through a majority: the snapshot then contains every write acknowledged so far.
     own.serves().await.map_err(|refusal| failed(&refusal, "reading through a majority"))?;
+    refuse_corrupt(&own).await?;
     let status = own.status().await.map_err(|refusal| failed(&refusal, "asking how the member is"))?;
 
     let context = context(&node.cluster);
@@ -131,6 +133,24 @@ pub(super) async fn take(
     let bucket = aws.bucket(&node.asset_bucket);
     bucket.put_if(&keys::snapshot_record(&taken.key), &record, &Condition::Absent).await?;
     Ok(taken)
+}
+
+/// Refuses while members are known to differ: this one may be the damaged one. etcd answers reads then as always (`Range` in its
+/// `server/etcdserver/v3_server.go` reads the store, and only what goes through raft meets `applierV3Corrupt`), and streams snapshots.
+async fn refuse_corrupt(own: &Endpoint) -> AgentResult<()> {
+    let alarms = own.alarms().await.map_err(|refusal| failed(&refusal, "asking for alarms"))?.alarms;
+    let Some(alarm) = alarms.iter().find(|alarm| alarm.kind == CORRUPT) else { return Ok(()) };
+    let whose = match alarm.member {
+        0 => "and does not know whose are damaged".to_owned(),
+        member => format!("and names the member {}", hex(member)),
+    };
+    Err(AgentError::lasting(
+        FailureCode::SnapshotCorrupt,
+        format!(
+            "etcd found that its members' data differ ({CORRUPT}), {whose}: a snapshot may be of damaged data"
+        ),
+        "repair the member, then disarm the alarm: \"The data of etcd's members differ\" in docs/runbook.md; earlier snapshots stay as they are",
+    ))
 }
 
 /// Uploads it under an unused key; returns its time and the key.

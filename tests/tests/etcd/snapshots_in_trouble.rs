@@ -1,4 +1,4 @@
-//! Snapshots in trouble: the cluster moves to another KMS key.
+//! Snapshots in trouble: the cluster moves to another KMS key, or the data of its members differ.
 
 use std::path::Path;
 
@@ -7,7 +7,9 @@ use slipway_core::role::Role;
 use slipway_tests::surroundings::Surroundings as Cloud;
 
 use super::Credentials;
-use super::machine::{Machine, Release, machines, newest};
+use super::machine::{Machine, Release, machines, newest, releases};
+use super::member::Client;
+use super::writer::client;
 
 const MEMBER: Role = Role::Etcd(0);
 
@@ -61,4 +63,32 @@ async fn p7_snapshots_are_taken_and_restored_after_the_cluster_moved_to_another_
     let (done, failure) = machine.agent(&["etcd", "snapshot"]).await;
     assert!(!done && failure["error"]["code"] == json!("aws.denied"), "{failure}");
     assert!(failure["error"]["help"].as_str().unwrap().contains("SealOwnSnapshots"), "{failure}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_data_of_members_differ_no_snapshot_is_taken_although_etcd_answers_reads() {
+    let credentials = Credentials::made("production").await;
+    let cloud = Cloud::start().await;
+    for release in releases() {
+        let dir = tempfile::tempdir().unwrap();
+        let (machine, _) = single(&credentials, &cloud, &release, dir.path()).await;
+        let writes = Client::new(&machine.member.pki, "etcd-ca.pem", "healthcheck-client");
+        assert!(writes.writes(&machine.member, "a", "1").await);
+        let url = format!("{}/v3/maintenance/alarm", machine.member.client_url());
+        let pki = machine.member.pki.clone();
+        let alarm = async |action: &str| {
+            let body = json!({ "action": action, "memberID": "0", "alarm": "CORRUPT" });
+            let answer = client(&pki).unwrap().post(&url).json(&body).send().await.unwrap();
+            assert!(answer.status().is_success(), "{action}");
+        };
+        alarm("ACTIVATE").await;
+        assert!(!writes.try_write(&machine.member, "a", "2").await, "etcd {}", release.version);
+        assert!(writes.get(&machine.member, "a").await.contains("\"MQ==\""), "etcd {}", release.version);
+        let (done, failure) = machine.agent(&["etcd", "snapshot"]).await;
+        assert!(!done && failure["error"]["code"] == json!("snapshot.corrupt"), "{failure}");
+        assert!(failure["error"]["help"].as_str().unwrap().contains("docs/runbook.md"), "{failure}");
+        // As the runbook has it.
+        alarm("DEACTIVATE").await;
+        machine.does(&["etcd", "snapshot"]).await;
+    }
 }
