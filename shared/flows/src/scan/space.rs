@@ -50,9 +50,26 @@ impl Spaces {
         self.newest.values().filter_map(of).max()
     }
 
-    /// Data that differ, and the gravest problem with the room.
+    /// Data that differ, a file that is too large for snapshots, and the gravest problem with the room.
     pub(super) fn findings(&self, cluster: &str) -> Vec<Finding> {
-        self.differ(cluster).into_iter().chain(self.gravest(cluster)).collect()
+        [self.differ(cluster), self.too_large(cluster), self.gravest(cluster)].into_iter().flatten().collect()
+    }
+
+    fn too_large(&self, cluster: &str) -> Option<Finding> {
+        let largest = self.newest.iter().max_by_key(|(_, report)| report.space.size);
+        let (role, report) = largest.filter(|(_, report)| report.space.is_near_snapshot_limit())?;
+        Some(Finding {
+            key: report.key.clone(),
+            message: format!(
+                "the database file of {role} has {}, and no snapshot of more than 5 GiB can be stored: without one, no member is replaced or gets \
+                 new certificates",
+                space::mib(report.space.size)
+            ),
+            help: format!(
+                "slipway defragment --cluster {cluster}; if it stays as large, delete objects that nobody needs first: \"etcd is full\" in \
+                 docs/runbook.md"
+            ),
+        })
     }
 
     fn differ(&self, cluster: &str) -> Option<Finding> {
@@ -147,6 +164,12 @@ mod tests {
             corrupt.message.contains("CORRUPT") && corrupt.help.contains("docs/runbook.md"),
             "{corrupt:?}"
         );
+        // A file that no snapshot can hold soon.
+        spaces.note(&Role::Etcd(2), "large", now, &EtcdHealth { db_quota: None, ..health(4608, 4000) }, now);
+        let found = spaces.findings("prod");
+        assert_eq!((found.len(), found[1].key.as_str()), (3, "large"), "{found:?}");
+        assert!(found[1].message.contains("etcd-2 has 4608 MiB"), "{found:?}");
+        spaces.note(&Role::Etcd(2), "small", now + SignedDuration::from_hours(1), &health(100, 90), now);
         // It was disarmed.
         spaces.note(&Role::Etcd(1), "well", now + SignedDuration::from_hours(1), &health(10, 10), now);
         assert_eq!(spaces.findings("prod").len(), 1);
