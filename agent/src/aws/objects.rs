@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::endpoints::Service;
 use super::error::port_error;
-use super::{Aws, Body, Call, LONG_PATIENCE, code_of};
+use super::{Aws, Body, Call, LONG_PATIENCE, PATIENCE, code_of};
 
 /// The bytes that one `PutObject` can store ([`BucketOfAssets::upload_new`]): no snapshot and no program has more. Whoever may write to a
 /// bucket must not be able to fill the disk of a machine.
@@ -170,11 +170,15 @@ impl BucketOfAssets {
     async fn write(&self, key: &str, body: Body<'_>, headers: &[(&'static str, &str)]) -> PortResult<String> {
         let subject = self.subject(key);
         let url = self.aws.endpoints.object(&self.name, key, &self.aws.region);
+        let patience = match body {
+            Body::Bytes(_) => PATIENCE,
+            Body::File(_) => LONG_PATIENCE,
+        };
         let call = Call {
             method: Method::PUT,
             body,
             headers: headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
-            patience: LONG_PATIENCE,
+            patience,
             ..Call::new("s3:PutObject", &subject, Service::S3, url)
         };
         self.aws.send(&call).await.map(|response| etag(&response))
