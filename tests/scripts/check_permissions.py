@@ -28,7 +28,14 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # What CloudFormation's service role may read, all of it, in its own region: its handlers' reads change without notice.
-READS = {"ec2:Describe*", "autoscaling:Describe*", "elasticloadbalancing:Describe*"}
+READS = {"ec2:Describe*", "ec2:GetSecurityGroupsForVpc", "autoscaling:Describe*", "elasticloadbalancing:Describe*"}
+
+# What services ask of their caller though no handler's schema says so, by resource type.
+ASKED_TOO = {
+    # Of a balancer with security groups; unless the account's service-linked role stands in (aws-load-balancer-controller,
+    # issue 3917 and pull request 3921; AWS' managed policy ElasticLoadBalancingFullAccess has it).
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": ["ec2:GetSecurityGroupsForVpc"],
+}
 
 # Actions that know neither resources nor conditions, and tell the names of zones.
 TELL_NAMES = {"route53:ListHostedZones", "route53:ListHostedZonesByName"}
@@ -42,7 +49,7 @@ UNASKED = [
     "autoscaling:AttachTrafficSources", "autoscaling:DetachTrafficSources",  # TrafficSources
     "autoscaling:StartInstanceRefresh", "autoscaling:CancelInstanceRefresh",  # an update policy
     "autoscaling:*NotificationConfiguration",  # NotificationConfigurations
-    "ec2:Get*",  # InstanceRequirements
+    "ec2:Get[*]",  # InstanceRequirements; the handler itself asks with a wildcard
     "ssm:Get*",  # an image by parameter: the lock pins its id
     "cloudwatch:PutMetricAlarm", "managed-fleets:*",  # AWS' own fleets
     "vpc-lattice:*",  # VPC Lattice
@@ -175,7 +182,7 @@ def shortcomings(name, granted):
         asked = handlers().get(kind)
         if not asked:
             yield f"{name}: cfn-lint does not tell what the handler of {kind} asks for"
-        for action in sorted(asked or []):
+        for action in sorted([*(asked or []), *ASKED_TOO.get(kind, [])]):
             may = any(fnmatch.fnmatch(action.lower(), mine.lower()) for mine in granted)
             if not may and not any(fnmatch.fnmatch(action, pattern) for pattern in UNASKED):
                 yield f"{name}: the handler of {kind} asks for {action}"

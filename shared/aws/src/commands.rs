@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_ssm::operation::get_command_invocation::GetCommandInvocationOutput;
 use aws_sdk_ssm::types::{CommandFilter, CommandFilterKey};
-use slipway_core::node::{Command, CommandStatus, CommandView, Invocation, Verb};
+use slipway_core::node::{Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb};
 use slipway_flows::ports::Commands;
 use slipway_ports::PortResult;
 
@@ -85,6 +85,15 @@ impl Commands for RunCommand {
             Ok(found) => Ok(Some(view(&command.verb, &found))),
             // A moment after it was sent.
             Err(error) if code(&error) == "InvocationDoesNotExist" => Ok(Some(CommandView::Pending)),
+            // Its machine is gone (the API reference: "Invalid states are: Shutting-down and Terminated"), and with it the answer. An error
+            // would stop every decision about the cluster.
+            Err(error) if code(&error) == "InvalidInstanceId" => {
+                Ok(Some(CommandView::Unanswered(Unanswered {
+                    how: HowUnanswered::Undelivered,
+                    problem: Some("its machine does not exist any more".to_owned()),
+                })))
+            }
+            Err(error) if code(&error) == "InvalidCommandId" => Ok(None),
             Err(error) => Err(port_error("ssm:GetCommandInvocation", subject(command), &error)),
         }
     }

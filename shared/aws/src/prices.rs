@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use slipway_ports::PortResult;
+use slipway_ports::{ErrorKind, PortError, PortResult};
 
 use crate::Aws;
 use crate::raw::{Service, unreadable};
@@ -43,6 +43,17 @@ impl Aws {
     /// If the Price List refuses, cannot be reached, or answers in a form that it does not document.
     pub async fn products(&self, service: &str, filters: &BTreeMap<&str, &str>) -> PortResult<Vec<Product>> {
         const OPERATION: &str = "pricing:GetProducts";
+        // botocore's `endpoints.json` has none in its partition, and credentials of GovCloud are valid in no other.
+        if self.region().starts_with("us-gov-") {
+            return Err(PortError {
+                kind: ErrorKind::Invalid,
+                operation: OPERATION,
+                subject: service.to_owned(),
+                message: "NoEndpoint: GovCloud has no price list; run this with credentials of a commercial account and the region us-east-1, \
+                          whose prices are others"
+                    .to_owned(),
+            });
+        }
         let filters: Vec<Value> = filters
             .iter()
             .map(|(field, value)| json!({ "Type": "TERM_MATCH", "Field": field, "Value": value }))
@@ -91,8 +102,6 @@ fn rate(dimension: &Value) -> Option<Rate> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use slipway_ports::ErrorKind;
-
     use super::*;
     use crate::testing::Server;
 
@@ -131,5 +140,17 @@ mod tests {
             let error = aws.products("AmazonEC2", &BTreeMap::new()).await.unwrap_err();
             assert_eq!((error.kind, error.operation), (expected, "pricing:GetProducts"));
         }
+    }
+
+    #[tokio::test]
+    async fn in_govcloud_it_says_that_there_is_no_price_list() {
+        let server = Server::new(&[]);
+        let aws = server.aws_in("us-gov-west-1");
+        let error = aws.products("AmazonEC2", &BTreeMap::new()).await.unwrap_err();
+        assert!(
+            error.kind == ErrorKind::Invalid && error.message.contains("GovCloud has no price list"),
+            "{error:?}"
+        );
+        assert!(server.requests().is_empty());
     }
 }

@@ -229,7 +229,10 @@ impl Stacks for CloudFormation {
                 }
             }
         }
-        match self.client.delete_stack().stack_name(name).client_request_token(token).send().await {
+        // Without a role CloudFormation would use the one that the stack was last changed with, which an update of the installation may have
+        // replaced (the API reference of DeleteStack, RoleARN).
+        let call = self.client.delete_stack().stack_name(name).role_arn(&self.role_arn);
+        match call.client_request_token(token).send().await {
             Ok(_) => Ok(()),
             Err(error) if code(&error) == "TokenAlreadyExistsException" => Ok(()),
             Err(error) if is_no_stack(code(&error), words(&error)) => Ok(()),

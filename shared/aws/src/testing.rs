@@ -59,11 +59,16 @@ impl Server {
 
     /// Clients that speak to this server alone, and try once.
     pub(crate) fn aws(&self) -> Aws {
+        self.aws_in("eu-west-1")
+    }
+
+    /// The same, of another region.
+    pub(crate) fn aws_in(&self, region: &'static str) -> Aws {
         let credentials = Credentials::new("AKIDEXAMPLE", "secret", None, None, "test");
         let http = aws_smithy_http_client::Builder::new().build_http();
         let config = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
-            .region(Region::new("eu-west-1"))
+            .region(Region::new(region))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .endpoint_url(&self.url)
             .http_client(http)

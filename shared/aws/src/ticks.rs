@@ -1,10 +1,12 @@
 //! The tick: an EventBridge schedule that wakes the rollout function.
 
-use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, Target};
+use aws_sdk_scheduler::types::{
+    FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, ScheduleState, Target,
+};
 use serde_json::json;
 use slipway_core::event::SOURCE;
 use slipway_flows::ports::Ticks;
-use slipway_ports::PortResult;
+use slipway_ports::{ErrorKind, PortError, PortResult};
 
 use crate::error::{code, port_error};
 
@@ -35,7 +37,39 @@ impl Schedules {
     fn subject(&self, cluster: &str) -> String {
         format!("schedule/{}/{}", self.group, Self::name(cluster))
     }
+
+    /// Scheduler refused with a conflict: the schedule exists, or is just being changed (Scheduler's API reference: "Updating or deleting the
+    /// resource can cause an inconsistent state"). Succeeds if it exists and wakes this function. Another one, which a person
+    /// disabled or an earlier installation left, is deleted.
+    async fn must_wake(&self, cluster: &str) -> PortResult<()> {
+        const OPERATION: &str = "scheduler:GetSchedule";
+        let found = self.client.get_schedule().group_name(&self.group).name(Self::name(cluster)).send().await;
+        let changing = |message: &str| {
+            Err(PortError {
+                kind: ErrorKind::Transient,
+                operation: OPERATION,
+                subject: self.subject(cluster),
+                message: message.to_owned(),
+            })
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(error) if code(&error) == "ResourceNotFoundException" => {
+                return changing("the schedule is just being deleted");
+            }
+            Err(error) => return Err(port_error(OPERATION, self.subject(cluster), &error)),
+        };
+        let is_ours = |target: &Target| target.arn() == self.target_arn && target.role_arn() == self.role_arn;
+        if found.state() != Some(&ScheduleState::Disabled) && found.target().is_some_and(is_ours) {
+            return Ok(());
+        }
+        self.disarm(cluster).await?;
+        changing("the schedule was disabled or woke something else; it is deleted, and made anew next time")
+    }
 }
+
+/// The schedule exists, or another request is just changing it.
+const CONFLICT: &str = "ConflictException";
 
 impl Ticks for Schedules {
     async fn arm(&self, cluster: &str) -> PortResult<()> {
@@ -68,7 +102,7 @@ impl Ticks for Schedules {
             .await;
         match created {
             Ok(_) => Ok(()),
-            Err(error) if code(&error) == "ConflictException" => Ok(()),
+            Err(error) if code(&error) == CONFLICT => self.must_wake(cluster).await,
             Err(error) => Err(port_error(OPERATION, self.subject(cluster), &error)),
         }
     }
@@ -79,7 +113,11 @@ impl Ticks for Schedules {
         match deleted {
             Ok(_) => Ok(()),
             Err(error) if code(&error) == "ResourceNotFoundException" => Ok(()),
-            Err(error) => Err(port_error("scheduler:DeleteSchedule", self.subject(cluster), &error)),
+            Err(error) => {
+                let is_changing = code(&error) == CONFLICT;
+                let error = port_error("scheduler:DeleteSchedule", self.subject(cluster), &error);
+                Err(if is_changing { PortError { kind: ErrorKind::Transient, ..error } } else { error })
+            }
         }
     }
 }
@@ -98,6 +136,7 @@ mod tests {
         let server = Server::new(&[
             (200, r#"{"ScheduleArn":"arn"}"#),
             (409, r#"{"__type":"ConflictException","Message":"exists"}"#),
+            (200, r#"{"State":"ENABLED","Target":{"Arn":"arn:function","RoleArn":"arn:role"}}"#),
             (200, "{}"),
             (404, r#"{"__type":"ResourceNotFoundException","Message":"none"}"#),
             (403, r#"{"__type":"AccessDeniedException","Message":"no"}"#),
@@ -122,5 +161,46 @@ mod tests {
             input,
             json!({"source": "slipway", "detail-type": "Rollout Tick", "detail": {"cluster": "prod"}})
         );
+    }
+
+    #[tokio::test]
+    async fn p8_a_schedule_that_wakes_nothing_is_not_taken_for_a_tick() {
+        let conflict = (409, r#"{"__type":"ConflictException","Message":"exists"}"#);
+        let cases: [(&[(u16, &'static str)], &str); 4] = [
+            (&[(404, r#"{"__type":"ResourceNotFoundException","Message":"none"}"#)], "just being deleted"),
+            (
+                &[
+                    (200, r#"{"State":"DISABLED","Target":{"Arn":"arn:function","RoleArn":"arn:role"}}"#),
+                    (200, "{}"),
+                ],
+                "made anew",
+            ),
+            (
+                &[
+                    (200, r#"{"State":"ENABLED","Target":{"Arn":"arn:other","RoleArn":"arn:role"}}"#),
+                    (200, "{}"),
+                ],
+                "made anew",
+            ),
+            (
+                &[
+                    (200, r#"{"State":"ENABLED","Target":{"Arn":"arn:function","RoleArn":"arn:old"}}"#),
+                    (200, "{}"),
+                ],
+                "made anew",
+            ),
+        ];
+        for (answers, words) in cases {
+            let server = Server::new(&[&[conflict], answers].concat());
+            let refused =
+                server.aws().ticks("slipway", "arn:role", "arn:function").arm("prod").await.unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Transient, "{refused:?}");
+            assert!(refused.message.contains(words), "{refused:?}");
+            assert_eq!(server.requests().len(), 1 + answers.len());
+        }
+        let server = Server::new(&[conflict]);
+        let refused =
+            server.aws().ticks("slipway", "arn:role", "arn:function").disarm("prod").await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Transient, "it is deleted with the next try");
     }
 }

@@ -102,7 +102,8 @@ pub trait Commands: Send + Sync {
 
 /// The tick that wakes an open rollout (EventBridge Scheduler).
 pub trait Ticks: Send + Sync {
-    /// Creates the tick of `cluster`, once a minute; it succeeds if it exists. `scheduler:CreateSchedule`.
+    /// Creates the tick of `cluster`, once a minute; it succeeds if it exists. `scheduler:CreateSchedule`, and `scheduler:GetSchedule` if it
+    /// exists.
     fn arm(&self, cluster: &str) -> impl Future<Output = PortResult<()>> + Send;
     /// Deletes the tick; it succeeds if it does not exist. `scheduler:DeleteSchedule`.
     fn disarm(&self, cluster: &str) -> impl Future<Output = PortResult<()>> + Send;

@@ -68,7 +68,7 @@ pub(crate) struct Spec {
     /// Whether the API's record is made.
     #[schemars(extend("deprecated" = true))]
     pub(crate) create_record_set: Option<bool>,
-    /// An existing VPC.
+    /// An existing VPC of this account. One that another account shares (AWS RAM) cannot be used: the installation's roles reach only this account's subnets.
     pub(crate) vpc: ExistingSpec,
     /// An existing VPC.
     #[schemars(extend("deprecated" = true))]

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use slipway_aws::InstalledAlarm;
 use slipway_core::words::count;
 use slipway_spec::allowed::DEPLOY;
 
-use super::findings::{Finding, Read, again, ok, problem, unknown};
+use super::findings::{Finding, Read, again, ok, problem, unknown, warning};
 
 /// The alarms of the installation's stack.
 #[derive(Debug)]
@@ -19,8 +20,19 @@ pub(super) struct AlarmsRead {
     pub(super) topic: Option<String>,
 }
 
-/// The findings about the alarms of the stack `stack`.
-pub(super) fn of_alarms(stack: &str, read: &AlarmsRead) -> Vec<Finding> {
+/// The alarm that counts daily scans. It is raised from its creation until the first one, since a day without data breaches it.
+const SCANS: &str = "ScanSilentAlarm";
+/// The daily scan runs within this time after a deployment.
+const FIRST_SCAN: SignedDuration = SignedDuration::from_hours(25);
+
+/// The findings about the alarms of the stack `stack`. `changed_at`: when the stack was created or updated last.
+pub(super) fn of_alarms(
+    stack: &str,
+    read: &AlarmsRead,
+    changed_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Vec<Finding> {
+    let is_new = changed_at.is_some_and(|at| now.duration_since(at) < FIRST_SCAN);
     let found = match &read.found {
         Ok(found) => found,
         Err(unread) => return vec![unknown("alarms", unread)],
@@ -45,7 +57,14 @@ pub(super) fn of_alarms(stack: &str, read: &AlarmsRead) -> Vec<Finding> {
                 all.push(problem(about.clone(), message, again(stack)));
             }
         }
-        if alarm.state == "ALARM" {
+        if alarm.state == "ALARM" && id == SCANS && is_new {
+            all.push(warning(
+                about,
+                "it is raised until the daily scan has run once since the installation was deployed"
+                    .to_owned(),
+                "look again tomorrow".to_owned(),
+            ));
+        } else if alarm.state == "ALARM" {
             all.push(problem(about, format!("it is raised: {}", alarm.reason), alarm.description.clone()));
         }
     }
@@ -130,12 +149,38 @@ mod tests {
         for (change, level, expected) in CASES {
             let mut read = sound();
             change(&mut read);
-            let [finding] = &of_alarms("slipway", &read)[..] else { panic!("{expected:?}: {read:?}") };
+            let now = Timestamp::UNIX_EPOCH;
+            let [finding] = &of_alarms("slipway", &read, Some(now), now)[..] else {
+                panic!("{expected:?}: {read:?}")
+            };
             assert_eq!(finding.level, *level, "{finding:?}");
             let shown = format!("{} | {}", finding.message, finding.help.as_deref().unwrap_or("-"));
             for words in *expected {
                 assert!(shown.contains(words), "{words}: {shown}");
             }
         }
+    }
+
+    /// CloudWatch counts missing data as the alarm says, from its creation on ("Configuring how CloudWatch alarms treat missing data").
+    #[test]
+    fn the_alarm_of_silent_scans_is_no_problem_on_the_first_day() {
+        let name = "slipway-ScanSilentAlarm-1".to_owned();
+        let mut read = sound();
+        read.wanted = [(SCANS.to_owned(), name.clone())].into();
+        alarm(&mut read).name = name;
+        alarm(&mut read).state = "ALARM".to_owned();
+        let deployed = Timestamp::UNIX_EPOCH;
+        for (after, level) in [(24, Level::Warning), (25, Level::Problem)] {
+            let now = deployed + SignedDuration::from_hours(after);
+            let [finding] = &of_alarms("slipway", &read, Some(deployed), now)[..] else { panic!("{read:?}") };
+            assert_eq!(finding.level, level, "{finding:?}");
+        }
+        assert_eq!(of_alarms("slipway", &read, None, deployed)[0].level, Level::Problem);
+        read.wanted = [("ScanErrorsAlarm".to_owned(), alarm(&mut read).name.clone())].into();
+        assert_eq!(
+            of_alarms("slipway", &read, Some(deployed), deployed)[0].level,
+            Level::Problem,
+            "another one"
+        );
     }
 }

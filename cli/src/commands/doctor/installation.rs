@@ -120,7 +120,8 @@ pub(super) fn findings(read: &InstallationRead, now: Timestamp) -> Vec<Finding> 
         all.extend(of_schedules(&read.stack_name, schedules));
     }
     all.extend(read.queues.iter().map(of_queue));
-    all.extend(read.alarms.iter().flat_map(|alarms| of_alarms(&read.stack_name, alarms)));
+    let changed_at = read.stack.as_ref().ok().and_then(|stack| stack.changed_at);
+    all.extend(read.alarms.iter().flat_map(|alarms| of_alarms(&read.stack_name, alarms, changed_at, now)));
     all.extend(read.key.iter().flat_map(of_key));
     all.extend(read.agent.iter().flat_map(|agent| of_agent(agent, now)));
     all

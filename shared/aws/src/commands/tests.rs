@@ -120,7 +120,11 @@ async fn an_answer_is_whole_or_none_and_says_why() {
         invocation("Undeliverable", ""),
         SENT,
         refusal("InvocationDoesNotExist"),
+        SENT,
+        refusal("InvalidInstanceId"),
         NONE,
+        SENT,
+        refusal("InvalidCommandId"),
         SENT,
         refusal("ThrottlingException"),
     ]);
@@ -142,10 +146,14 @@ async fn an_answer_is_whole_or_none_and_says_why() {
         unanswered(ended, "it printed nothing; warned"),
         unanswered(HowUnanswered::Undelivered, "Undeliverable; warned"),
         CommandView::Pending,
+        // The machine was terminated while it ran the command.
+        unanswered(HowUnanswered::Undelivered, "its machine does not exist any more"),
     ] {
         assert_eq!(commands.answer(&drain()).await.unwrap(), Some(expected));
     }
-    assert_eq!(commands.answer(&drain()).await.unwrap(), None);
+    for _ in ["it is not listed", "it is listed, and nobody knows it"] {
+        assert_eq!(commands.answer(&drain()).await.unwrap(), None);
+    }
     assert_eq!(commands.answer(&drain()).await.unwrap_err().kind, ErrorKind::Transient);
 }
 

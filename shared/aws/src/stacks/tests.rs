@@ -222,8 +222,13 @@ async fn a_stack_that_serves_is_never_deleted() {
     assert_eq!(stacks.delete_stack("a-etcd", false, "t").await.unwrap_err().kind, ErrorKind::Invalid);
     stacks.delete_stack("a-etcd", false, "t").await.unwrap();
     stacks.delete_stack("a-etcd", false, "t").await.unwrap();
-    let deletions = server.requests().iter().filter(|call| call.body.contains("Action=DeleteStack")).count();
-    assert_eq!(deletions, 1);
+    let requests = server.requests();
+    let deletions: Vec<_> = requests.iter().filter(|call| call.body.contains("Action=DeleteStack")).collect();
+    let [deletion] = deletions[..] else { panic!("{deletions:?}") };
+    assert!(
+        deletion.body.contains("&RoleARN=arn%3A"),
+        "by the present role, not by the stack's last one: {deletion:?}"
+    );
 }
 
 #[tokio::test]

@@ -173,6 +173,8 @@ fn cloud_controller_manager(context: &Context<'_>) -> Vec<Value> {
                 "ec2:DescribeSecurityGroups",
                 "ec2:DescribeSubnets",
                 "ec2:DescribeVpcs",
+                // Elastic Load Balancing asks for it when a balancer gets security groups.
+                "ec2:GetSecurityGroupsForVpc",
                 "elasticloadbalancing:DescribeListeners",
                 "elasticloadbalancing:DescribeLoadBalancerAttributes",
                 "elasticloadbalancing:DescribeLoadBalancerPolicies",

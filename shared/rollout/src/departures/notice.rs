@@ -170,6 +170,22 @@ mod tests {
     }
 
     #[test]
+    fn p6_a_departing_worker_has_the_limit_for_force_of_its_own_pool() {
+        let pool = |name: &str| Role::Pool(name.to_owned());
+        for (limits, expected) in [
+            (vec![(pool("b"), 600)], None),
+            (vec![(pool("a"), 14_400), (pool("b"), 600)], Some(14_400)),
+            (vec![(pool("a"), 600), (pool("b"), 14_400)], Some(600)),
+        ] {
+            let mut rollout = stands();
+            rollout.force_after_s = limits.into_iter().collect();
+            let groups = [group("c-pool-a", &[("i-1", Lifecycle::TerminatingWait)])].into();
+            notice(&mut rollout, &Observed { groups, ..Observed::default() }, NOW);
+            assert_eq!(rollout.departures["i-1"].force_after_s, expected);
+        }
+    }
+
+    #[test]
     fn p8_the_tick_is_armed_for_the_first_machine_on_its_way_out_where_nothing_else_has_it() {
         let with = |mut rollout: Rollout| {
             rollout.departures.insert("i-2".to_owned(), departure());

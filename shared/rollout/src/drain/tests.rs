@@ -129,3 +129,29 @@ fn p12_what_was_empty_or_no_node_is_looked_at_again_when_the_answer_is_old() {
         }
     }
 }
+
+/// A budget may block a drain for a night, in many rounds, of which some fail one by one.
+#[test]
+fn p6_only_rounds_that_fail_one_after_the_other_give_a_drain_up() {
+    let mut drain = Drain::default();
+    let patience = Patience { since: NOW, most: SignedDuration::from_hours(24) };
+    let mut second = 0;
+    let mut round = |seen: &Observed| {
+        second += 100;
+        drain.sent = running().sent;
+        drain.sent.as_mut().unwrap().at = after(second);
+        let look = name(&drain.progress("i-1", seen, after(second + 1), Some(patience)));
+        (look, drain.tried.tries)
+    };
+    let fails = failed(FailureCode::AwsDenied);
+    for (seen, expected) in [
+        (&fails, ("pauses", 1)),
+        (&fails, ("pauses", 2)),
+        (&answered(false), ("idle", 0)),
+        (&fails, ("pauses", 1)),
+        (&fails, ("pauses", 2)),
+        (&fails, ("given up", 3)),
+    ] {
+        assert_eq!(round(seen), expected);
+    }
+}

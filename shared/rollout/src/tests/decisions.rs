@@ -408,6 +408,45 @@ fn p4_a_newer_spec_waits_while_members_are_out_of_the_membership_and_their_group
     }
 }
 
+/// Half of the nodes would stay on each release until somebody approves.
+#[test]
+fn p3_a_newer_spec_that_nobody_has_approved_ends_no_rollout() {
+    let newer = wanted(&rendering(2), &Baseline::default(), Approval::Manual);
+    let plan = newer.plan.id.clone();
+    let observed = Observed { desired: Some(newer), ..Observed::default() };
+    for (approved, ends) in
+        [(None, "running"), (Some("another"), "running"), (Some(plan.as_str()), "superseded")]
+    {
+        let mut state = rolling(&[stack("c-pool-a", "pool", json!("waiting"))], &[]);
+        if let Some(plan) = approved {
+            state = after_order(
+                &state,
+                &approving(plan),
+                observed.desired.as_ref().map(|wanted| &wanted.desired),
+                NOW,
+            );
+        }
+        assert_eq!(decide(&state, &observed, NOW).report.state.as_str(), ends, "{approved:?}");
+    }
+}
+
+/// Auto Scaling may take a worker of it at any time, and then its pods are forced by this limit.
+#[test]
+fn p6_a_rollout_stores_for_each_pool_the_limit_for_force_of_its_own() {
+    let mut wanted = wanted(&with_members(1, 1, "a"), &Baseline::default(), Approval::Auto);
+    wanted.plan.policy.drain_force_after_min = Some(10);
+    let mut own = wanted.plan.policy.pools.get("a").cloned().unwrap_or_default();
+    own.drain_force_after_min = Some(240);
+    let of_default = wanted.release.roles.keys().filter(|role| matches!(role, Role::Pool(_))).count();
+    assert_eq!(of_default, 1, "the release has the pool a");
+    for (policies, limit) in [(vec![("a".to_owned(), own)], 240 * 60), (vec![], 10 * 60)] {
+        wanted.plan.policy.pools = policies.into_iter().collect();
+        let observed = Observed { desired: Some(wanted.clone()), ..Observed::default() };
+        let next = decide(&Rollout::new("c"), &observed, NOW).next;
+        assert_eq!(next.force_after_s, BTreeMap::from([(pool("a"), limit)]));
+    }
+}
+
 #[test]
 fn what_was_left_of_a_pool_and_what_is_behind_is_known_after_a_rollout_that_did_not_see_to_it() {
     let mut state =

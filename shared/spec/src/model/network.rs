@@ -102,7 +102,7 @@ pub(crate) struct SubnetRef {
 pub(crate) struct SubnetSpec {
     /// The name by which others refer to it; `Subnet0`, `Subnet1`, … unless given.
     pub(crate) name: Option<String>,
-    /// The id of an existing subnet, which is used as it is.
+    /// The id of an existing subnet of this account, which is used as it is.
     pub(crate) id: Option<String>,
     /// The name under which another stack exports the id of an existing subnet, instead of `id`.
     pub(crate) id_from_stack_output: Option<String>,

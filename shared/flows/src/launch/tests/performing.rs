@@ -1,7 +1,7 @@
 //! The outbox: what is performed, what no longer, and what a refusal means.
 
 use slipway_core::release::AddonsPointer;
-use slipway_rollout::ChangeSetRequest;
+use slipway_rollout::{ChangeSetRequest, Switch};
 
 use super::*;
 
@@ -268,6 +268,21 @@ async fn p8_what_was_performed_is_recorded_though_others_write_meanwhile() {
     shore.is_raced(&keys::rollout("c"));
     shore.wakes(Waker::Tick).await.unwrap();
     assert!(shore.state().outbox.is_empty(), "{:?}", shore.state().outbox);
+    assert_eq!(shore.done().iter().filter(|line| *line == "prolong i-1").count(), 1);
+}
+
+#[tokio::test]
+async fn p10_an_order_that_comes_while_effects_are_performed_is_kept_when_they_are_recorded() {
+    let begun = Rollout { outbox: vec![pending(1, prolongs("i-1"), 0)], ..rolling(json!("executing")) };
+    let shore = Shore::with(&begun);
+    shore.has("c-network", StackStatus::CreateInProgress);
+    shore.passes(60);
+    let switch = Some(Switch { paused: true, at: at(55) });
+    shore.is_raced_by(&keys::rollout("c"), &Rollout { switch: switch.clone(), ..begun });
+    shore.wakes(Waker::Tick).await.unwrap();
+    let kept = shore.state();
+    assert_eq!(kept.switch, switch);
+    assert!(kept.outbox.is_empty(), "{:?}", kept.outbox);
     assert_eq!(shore.done().iter().filter(|line| *line == "prolong i-1").count(), 1);
 }
 

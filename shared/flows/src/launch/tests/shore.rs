@@ -1,6 +1,6 @@
 //! All ports in a few lines: what is asked of them is logged, and may be refused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use jiff::Timestamp;
@@ -50,7 +50,8 @@ struct Inner {
     /// Calls that take so many seconds.
     slow: BTreeMap<String, i64>,
     /// Keys that somebody else writes just before we do.
-    raced: BTreeSet<String>,
+    /// What somebody else writes just before the next write of that key; `None`: the same again.
+    raced: BTreeMap<String, Option<Vec<u8>>>,
     stacks: BTreeMap<String, StackView>,
     change_sets: BTreeMap<String, ChangeSetView>,
     groups: BTreeMap<String, GroupView>,
@@ -143,7 +144,11 @@ impl Shore {
 
     /// Somebody else writes `key` just before it is written next.
     pub(super) fn is_raced(&self, key: &str) {
-        self.inner().raced.insert(key.to_owned());
+        self.inner().raced.insert(key.to_owned(), None);
+    }
+
+    pub(super) fn is_raced_by(&self, key: &str, value: &impl Serialize) {
+        self.inner().raced.insert(key.to_owned(), Some(serde_json::to_vec(value).unwrap()));
     }
 
     pub(super) fn passes(&self, seconds: i64) {
@@ -238,7 +243,12 @@ impl Objects for Shore {
     async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {
         self.call(format!("put {key}"))?;
         let mut inner = self.inner();
-        if inner.raced.remove(key) {
+        if let Some(theirs) = inner.raced.remove(key) {
+            if let Some(bytes) = theirs {
+                inner.writes += 1;
+                let etag = inner.writes;
+                inner.objects.insert(key.to_owned(), (bytes, etag));
+            }
             return Ok(Put::Lost);
         }
         let there = inner.objects.get(key).map(|(_, etag)| etag.to_string());

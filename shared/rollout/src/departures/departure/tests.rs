@@ -1,12 +1,15 @@
 //! The departure of one machine, look by look: how long it is waited for, which controller gets its commands, and when they are repeated.
 
 use serde_json::json;
-use slipway_core::node::{Command, CommandView, Drained, FailureCode, VerbFailure};
+use slipway_core::node::{
+    Command, CommandView, Drained, FailureCode, HowUnanswered, Unanswered, VerbFailure,
+};
 
 use super::stays::still_runs;
 use super::*;
 use crate::departures::advance;
 use crate::departures::tests::group;
+use crate::drain::EMPTY_FOR;
 use crate::errand::PAUSE;
 use crate::patience::RECONSIDERED;
 use crate::waits::HeldBy;
@@ -127,6 +130,11 @@ fn p5_a_controller_is_drained_by_another_one_for_four_hours_and_not_by_itself() 
         let (one, _) = controller(second, Drain::default(), &[]);
         assert_eq!(one.unwrap().problem.as_deref(), why, "{second}");
     }
+}
+
+fn answered(done: bool) -> CommandView {
+    let answer = json!({"node": "i-1", "done": done, "waiting": []});
+    CommandView::Answered(serde_json::from_value::<Drained>(answer).expect("it is an answer").into())
 }
 
 fn failed(code: FailureCode) -> CommandView {
@@ -349,10 +357,6 @@ fn p6_a_machine_that_a_rollout_terminated_is_drained_again_in_its_hook_before_th
         Effect::Terminate { group: group.clone(), instance: instance.clone(), then_desired: None };
     let mut leaving =
         Leaving::one(1, Lifecycle::InService, departure(REPLACED, drains(Some(drain("1", "i-cp-0")))));
-    let answered = |done: bool| {
-        let answer = json!({"node": "i-1", "done": done, "waiting": []});
-        CommandView::Answered(serde_json::from_value::<Drained>(answer).expect("it is an answer").into())
-    };
     leaving.answers("1", answered(true));
     assert_eq!(leaving.advance_at(30), [terminate]);
     // It is asked again once it is in its hook, and the hook is kept alive meanwhile.
@@ -388,6 +392,67 @@ fn p10_while_paused_a_machine_in_its_hook_is_kept_there_and_not_drained_again() 
     for (second, effects) in [(1, &keeps_alive[..]), (heartbeat, &[]), (heartbeat + 1, &keeps_alive)] {
         assert_eq!(leaving.advance_at(second), effects, "{second}");
     }
+}
+
+/// A machine in its terminate hook, of a rollout, whose last drain was sent at the beginning.
+fn drained_again(view: CommandView) -> Leaving {
+    let drain = Drain { sent: Some(drain("1", "i-cp-0")), ..Drain::default() };
+    let last = Some(LastDrain { drain, prolonged: Some(NOW) });
+    let leaves = departure(REPLACED, DepartureState::Leave { requested_at: NOW, last });
+    let mut leaving = Leaving::one(1, Lifecycle::TerminatingWait, leaves);
+    leaving.answers("1", view);
+    leaving
+}
+
+/// Pods may have come since the first drain, and nobody has said that they are gone.
+#[test]
+fn p6_a_hook_is_not_completed_because_its_last_drain_failed() {
+    let undelivered = Unanswered { how: HowUnanswered::Undelivered, problem: None };
+    for view in [failed(FailureCode::AwsDenied), CommandView::Unanswered(undelivered)] {
+        let mut leaving = drained_again(view.clone());
+        assert_eq!(leaving.advance_at(10), [], "{view:?}");
+        let effects = leaving.advance_at(10 + PAUSE.as_secs());
+        assert_eq!(commands_of(&effects), [("i-cp-0", "i-1")], "{view:?}");
+    }
+}
+
+#[test]
+fn p10_a_hook_is_not_completed_while_paused_and_later_only_by_an_answer_that_still_counts() {
+    let completes =
+        [Effect::CompleteTermination { group: "c-pool-a".to_owned(), instance: "i-1".to_owned() }];
+    for (resumed, is_completed) in [(20, true), (EMPTY_FOR.as_secs() + 1, false)] {
+        let mut leaving = drained_again(answered(true));
+        leaving.state.switch = Some(Switch { paused: true, at: NOW });
+        assert_eq!(leaving.advance_at(10), []);
+        leaving.state.switch = None;
+        let effects = leaving.advance_at(resumed);
+        assert_eq!(effects == completes, is_completed, "{effects:?}");
+        assert_eq!(commands_of(&effects).is_empty(), is_completed, "it is drained once more: {effects:?}");
+    }
+}
+
+#[test]
+fn p10_a_worker_that_is_empty_is_not_terminated_while_paused() {
+    let drains = drains(Some(drain("1", "i-cp-0")));
+    let mut leaving = Leaving::one(1, Lifecycle::InService, departure(REPLACED, drains));
+    leaving.answers("1", answered(true));
+    leaving.state.switch = Some(Switch { paused: true, at: NOW });
+    assert_eq!(leaving.advance_at(10), []);
+    leaving.state.switch = None;
+    let effects = leaving.advance_at(20);
+    assert!(matches!(&effects[..], [Effect::Terminate { instance, .. }] if instance == "i-1"), "{effects:?}");
+}
+
+/// Auto Scaling launches another machine for it.
+#[test]
+fn a_surplus_worker_that_auto_scaling_takes_before_its_drain_ends_does_not_shrink_the_pool() {
+    let drains = drains(Some(drain("1", "i-cp-0")));
+    let surplus = Cause::Rollout(Ending::Surplus { of: 4 });
+    let mut leaving = Leaving::one(1, Lifecycle::TerminatingWait, departure(surplus, drains));
+    leaving.answers("1", answered(true));
+    let effects = leaving.advance_at(10);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::CompleteTermination { .. })), "{effects:?}");
+    assert_eq!(leaving.departure().unwrap().cause, REPLACED);
 }
 
 #[test]

@@ -110,6 +110,25 @@ fn p1_controllers_of_which_none_is_too_many_stay_as_they_are_whatever_their_grou
     assert_eq!((dock.commands_sent(), dock.effects().len()), (asks_status(&["i-0", "i-1"]), 2));
 }
 
+/// It was chosen while the window was open, and the others answered late.
+#[test]
+fn a_controller_is_not_taken_down_or_refreshed_after_its_window_has_closed() {
+    for work in [replace(), refresh()] {
+        let closes = |is_closed: bool| {
+            let mut dock = checked(work.clone(), 0, 0, &[("i-0", OLD), ("i-1", OLD)]);
+            if is_closed {
+                let closed = MaintenanceWindow { days: vec![], start_minute: 600, length_min: 30 };
+                dock.active.nodes.windows = vec![closed];
+            }
+            let (place, waits) = dock.advance_at(10);
+            (place, waits, dock.effects())
+        };
+        let closed = (Place::Look, Some(Waits::Window { at_most_until: None }), Vec::new());
+        assert_eq!(closes(true), closed, "{work}");
+        assert_ne!(closes(false).2, [], "{work}: in its window it is");
+    }
+}
+
 #[test]
 fn a_controller_of_before_that_boots_is_waited_for_an_hour() {
     let mut dock = dock(replace(), 1, look_state(), &[("i-0", BOOTS)]);

@@ -574,3 +574,19 @@ fn p6_a_worker_that_could_not_be_drained_is_not_the_surplus_one() {
     let goes: Vec<_> = dock.departures.keys().collect();
     assert_eq!(goes, ["i-3"]);
 }
+
+/// A roll of many workers takes hours, and each successor has an hour of its own.
+#[test]
+fn a_pool_that_was_whole_or_at_work_in_between_has_its_hour_again() {
+    let state = since(0, json!({"roll": {"begun": {"i-1": "goes"}}}));
+    let mut dock = pool(2, &[("i-1", OLD), ("i-2", BOOTS)], &json!({"phase": state}));
+    dock.departs("i-1", Ending::Replaced);
+    assert_eq!(dock.advance_at(3_700).0, Place::Roll);
+    dock.departures.clear();
+    for second in [3_710, 3_710 + 3_600] {
+        dock.wants(2, &[("i-2", BOOTS), ("i-3", BOOTS)]);
+        let waits = waits(&[], Some(&["i-2", "i-3"]), None);
+        assert_eq!(dock.advance_at(second), (Place::Look, waits), "{second}");
+    }
+    assert_eq!(dock.advance_at(3_710 + 3_601).0, Place::Failed);
+}
