@@ -137,9 +137,9 @@ fn p7_nodes_still_open_what_the_cluster_sealed_before_it_moved_to_another_kms_ke
             let of_role = statements
                 .filter(|one| one["Action"].as_array().unwrap().contains(&json!(action)))
                 .filter(|one| one["Condition"]["StringEquals"] == asked);
-            let resources = of_role.flat_map(|one| match &one["Resource"] {
-                Value::Array(all) => all.clone(),
-                one => vec![one.clone()],
+            let resources = of_role.flat_map(|one| {
+                let all = one["Resource"].as_array().cloned();
+                all.unwrap_or_else(|| vec![one["Resource"].clone()])
             });
             resources.map(|one| one.as_str().unwrap().to_owned()).collect()
         };
