@@ -352,6 +352,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
             "logs",
             "upgrade",
             "snapshot",
+            "restore",
             "defragment",
             "plan",
         ]

@@ -38,10 +38,13 @@ fn words(on: On) -> String {
         On::Images => "the parameters of images".to_owned(),
         On::Machines => "the cluster's machines".to_owned(),
         On::Documents(names) => {
-            format!(
-                "the documents {}",
-                names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" and ")
-            )
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            match names.as_slice() {
+                [first @ .., last] if !first.is_empty() => {
+                    format!("the documents {} and {last}", first.join(", "))
+                }
+                names => format!("the documents {}", names.concat()),
+            }
         }
         On::Everything => "`*`: these actions accept no narrower resource".to_owned(),
     }
