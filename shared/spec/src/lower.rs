@@ -70,6 +70,9 @@ pub(crate) fn lower(
     let admin_api_endpoint = lowering.endpoint_for_admin(&api_endpoints);
     let worker_api_endpoint = lowering.endpoint_for_workers(&api_endpoints);
     let controller = lowering.controller(name.as_deref(), &network);
+    if let Some(controller) = &controller {
+        lowering.balancers_reach(&api_endpoints, controller, &network);
+    }
     let etcd = lowering.etcd(name.as_deref(), kubernetes_version, &network);
     let pools = lowering.pools(name.as_deref(), kubernetes_version, &network, &api_endpoints);
     lowering.workers_let_in(&api_endpoints, worker_api_endpoint.as_deref(), &pools, &network);
