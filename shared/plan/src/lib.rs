@@ -6,6 +6,7 @@
 mod addons;
 pub mod cost;
 mod exports;
+mod groups;
 mod html;
 mod kind;
 mod membership;
@@ -214,7 +215,7 @@ pub struct NodePlan {
     pub weighted: bool,
 }
 
-/// A reason for which Auto Scaling terminates nodes without draining them (P6).
+/// A reason for which Auto Scaling terminates nodes by itself (P6): no step of the rollout, no maintenance window and no budget holds it back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Undrained {
@@ -234,6 +235,33 @@ pub enum UndrainedCause {
     LeavesSubnets,
     /// The group's minimum is lowered: no node is terminated until something scales the group.
     LowerMinimum,
+    /// The group gains zones: Auto Scaling may launch nodes there and terminate others.
+    GainsZones,
+    /// The group's mix of on-demand and Spot instances changes: Auto Scaling gradually replaces nodes.
+    OtherPurchases,
+}
+
+impl UndrainedCause {
+    /// What happens to nodes of the group.
+    #[must_use]
+    pub const fn effect(self) -> GroupEffect {
+        match self {
+            Self::LowerMaximum | Self::LeavesSubnets => GroupEffect::Terminates,
+            Self::GainsZones | Self::OtherPurchases => GroupEffect::Replaces,
+            Self::LowerMinimum => GroupEffect::Nothing,
+        }
+    }
+}
+
+/// What Auto Scaling does to nodes of a group once its stack is updated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupEffect {
+    /// It terminates several at once.
+    Terminates,
+    /// It launches others, then terminates some.
+    Replaces,
+    /// Nothing, before something scales the group.
+    Nothing,
 }
 
 /// What happens to the nodes of a role.
