@@ -18,6 +18,7 @@ mod existing;
 mod flags;
 mod identity;
 mod kubelet;
+mod kubelet_reserved;
 mod kubelet_values;
 mod kubernetes;
 mod limits;
