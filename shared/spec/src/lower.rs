@@ -15,6 +15,7 @@ mod endpoints;
 mod etcd;
 mod etcd_environment;
 mod existing;
+mod flag_words;
 mod flags;
 mod identity;
 mod kubelet;

@@ -143,6 +143,7 @@ impl Lowering<'_, '_, '_> {
             &api,
         );
         api_server.volumes = self.host_volumes(&spec.api_server.volumes, &api.key("volumes"));
+        self.flag_files(&spec.api_server.flags, &api_server.volumes, &api.key("flags"));
         let (manager, place) = (&spec.controller_manager, path.key("controllerManager"));
         let mut controller_manager = self.component(
             &manager.flags,
