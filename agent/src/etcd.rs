@@ -60,8 +60,11 @@ pub enum Verb {
         /// Peer URL of every member, the same on all of them; `founders`: the members that founded the cluster
         #[arg(long, value_name = "NAME=URL,…", value_parser = members, default_value = FOUNDERS)]
         initial_cluster: BTreeMap<String, String>,
+        /// By how much revisions are raised: the same on all members, and after an earlier restore more than then
+        #[arg(long, value_name = "REVISIONS", default_value_t = 1_000_000_000)]
+        bump: u64,
         /// `verify`: download, verify and unpack the snapshot, then delete what was unpacked; `prepare`: the same, but keep it; `whole`:
-        /// replace the data, too
+        /// replace the data, too; `discard`: delete what `prepare` kept
         #[arg(long, value_parser = stage, default_value = RestoreStage::Whole.word())]
         stage: RestoreStage,
     },
@@ -87,9 +90,9 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentRes
         Verb::Health => Ok(answer(health::health(&local).await?)),
         Verb::Snapshot { scheduled: false } => Ok(answer(snapshot::snapshot(&local, endpoints).await?)),
         Verb::Snapshot { scheduled: true } => Ok(json(&scheduled::run(&local, endpoints).await?)),
-        Verb::Restore { snapshot, token, initial_cluster, stage } => {
+        Verb::Restore { snapshot, token, initial_cluster, bump, stage } => {
             let token = Some(token).filter(|token| token != AUTO);
-            let request = Request { snapshot, token, members: initial_cluster, stage };
+            let request = Request { snapshot, token, members: initial_cluster, bump, stage };
             Ok(answer(restore::restore(&local, endpoints, &System, &request).await?))
         }
         Verb::Join => Ok(json(&join::join(&local).await?)),
@@ -141,7 +144,7 @@ fn token(text: &str) -> Result<String, String> {
 }
 
 fn stage(text: &str) -> Result<RestoreStage, String> {
-    RestoreStage::named(text).ok_or_else(|| "a stage is verify, prepare or whole".to_owned())
+    RestoreStage::named(text).ok_or_else(|| "a stage is verify, prepare, whole or discard".to_owned())
 }
 
 /// Empty for the founders.

@@ -31,6 +31,7 @@ fn next(verb: &Verb) -> Option<Verb> {
             snapshot: String::new(),
             token: String::new(),
             members: BTreeMap::new(),
+            bump: 1_000_000_000,
             stage: RestoreStage::Whole,
         },
         Verb::EtcdRestore { .. } => Verb::EtcdDefragment,

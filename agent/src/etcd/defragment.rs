@@ -116,16 +116,16 @@ async fn compact(own: &Endpoint) -> AgentResult<u64> {
     }
 }
 
-/// Refuses if the disk has no room for the new file beside the old one.
-fn room(data: &Path, in_use: u64) -> AgentResult<()> {
+/// Refuses if the disk has no room for `bytes` more beside the data. If the disk were full, etcd would stop.
+pub(super) fn room(data: &Path, bytes: u64) -> AgentResult<()> {
     let free = rustix::fs::statvfs(data).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
-    let wanted = in_use.saturating_add(SPARE);
+    let wanted = bytes.saturating_add(SPARE);
     let (message, help) = match free {
         Ok(free) if free >= wanted => return Ok(()),
         Ok(free) => (
-            format!("{} has {free} bytes free, and the new file needs up to {wanted}", data.display()),
-            "make the volume larger: raise etcd.dataVolume.size in the spec; or free some of it, for example folders \
-             that a restore put aside",
+            format!("{} has {free} bytes free, and up to {wanted} are needed", data.display()),
+            "make the volume larger: raise etcd.dataVolume.size in the spec; or free some of it, for example \
+             folders that a restore put aside (data.before-…)",
         ),
         Err(error) => (format!("{}: {error}", data.display()), "see that the volume of etcd is mounted"),
     };

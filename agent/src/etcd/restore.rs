@@ -4,6 +4,9 @@
 //! swapped by renames, and etcd is started without waiting: the first of three members has no majority yet. The previous data are kept
 //! aside and never deleted. The verb can be killed at any point and run again.
 //!
+//! **Revisions only go up.** Clients compare them, so those after a restore must be larger than any that they have seen. They are raised by
+//! `--bump`, which has to be larger with each restore (etcd.io, "Restoring with revision bump"; kubernetes 107457).
+//!
 //! **A token names one restore.** Members of two clusters with the same token would accept each other although their histories
 //! differ, so a member never uses a token twice, nor that of its founding.
 
@@ -23,18 +26,18 @@ use tokio::time::timeout;
 
 use super::SERVICE;
 use super::checker::Checker;
+use super::defragment::room;
 use super::local_member::LocalMember;
 use super::scheduled::schedule;
 use super::snapshot::{Draft, download_any, open};
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
+use crate::machine::apply::UNITS;
 use crate::machine::commands::Commands;
 use crate::machine::files::{self, Owner};
 use crate::{node_files, software};
 
-/// Kubernetes' controllers compare revisions, so those after a restore must be larger than any they have seen.
-const BUMP: &str = "1000000000";
 /// etcdutl since 3.5, etcdctl before.
 const RESTORERS: [&str; 2] = ["etcdutl", "etcdctl"];
 /// Beside the data, in the same volume.
@@ -51,6 +54,8 @@ pub struct Request {
     pub token: Option<String>,
     /// Peer URLs by member. Empty: the founders of this cluster.
     pub members: BTreeMap<String, String>,
+    /// By how much revisions are raised.
+    pub bump: u64,
     pub stage: RestoreStage,
 }
 
@@ -67,8 +72,18 @@ pub async fn restore(
     let (data, volume) = (local.data(), volume(local));
     let (work, mark) = (volume.join(WORK), volume.join(MARK));
     let same = |found: &RestoreMark| {
-        found.snapshot == request.snapshot && found.token == token && found.initial_cluster == members
+        found.snapshot == request.snapshot
+            && found.token == token
+            && found.initial_cluster == members
+            && found.bump.is_none_or(|bump| bump == request.bump)
     };
+    // Two restores, or a snapshot, would disturb each other.
+    let draft = Draft::after_a_scheduled_one(&local.root).await?;
+    if request.stage == RestoreStage::Discard {
+        remove(&work)?;
+        let mark = RestoreMark::of(request.snapshot.clone(), token, members);
+        return Ok(unchanged(mark));
+    }
     let before = read(&mark)?;
     if let Some(found) = before.clone().filter(same)
         && data.exists()
@@ -108,17 +123,9 @@ pub async fn restore(
     let made = match read(&work.join(MARK))?.filter(same).filter(|_| work.join("data").exists()) {
         Some(done) => Ok(done),
         None => {
-            let mark = RestoreMark {
-                snapshot: request.snapshot.clone(),
-                token,
-                initial_cluster: members,
-                sha256: String::new(),
-                bumped: false,
-                of_earlier_etcd: false,
-                started: false,
-                tokens_before,
-            };
-            make(local, endpoints, &node, mark).await
+            let mark = RestoreMark::of(request.snapshot.clone(), token, members);
+            let mark = RestoreMark { bump: Some(request.bump), tokens_before, ..mark };
+            make(local, endpoints, &node, &draft, mark).await
         }
     };
     // etcd runs on, and needs the room.
@@ -144,22 +151,24 @@ async fn make(
     local: &LocalMember,
     endpoints: &Endpoints,
     node: &NodeFile,
+    draft: &Draft,
     mut mark: RestoreMark,
 ) -> AgentResult<RestoreMark> {
     let (data, work) = (local.data(), volume(local).join(WORK));
     let aws = Aws::new(endpoints, &node.region)?;
     let tool = restore_tool(&local.root)?;
-    let draft = Draft::after_a_scheduled_one(&local.root).await?;
-    let key = download_any(&aws, node, &mark.snapshot, &draft).await?;
+    let key = download_any(&aws, node, &mark.snapshot, draft).await?;
     // Nothing depends on it, so a schedule that cannot be read prevents no restore.
     let schedule = schedule(&aws.bucket(&node.asset_bucket), node).await.ok().flatten();
     mark.of_earlier_etcd = schedule.is_some_and(|schedule| schedule.is_of_earlier(&mark.snapshot));
     remove(&work)?;
+    // The database, and what is unpacked from it.
+    room(&volume(local), draft.bytes()?.saturating_mul(2))?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&work);
     made.map_err(|error| failed(&work, &error))?;
     let plain = work.join("snapshot.db");
     let to = CheckedFile { file: BufWriter::new(create(&plain)?), checker: Checker::default() };
-    let opened = open(&aws, node, &draft, to).await?;
+    let opened = open(&aws, node, draft, to).await?;
     let whole = opened.checker.finish().map_err(|why| {
         AgentError::lasting(
             FailureCode::RestoreDamaged,
@@ -188,7 +197,11 @@ async fn swap(
     let (data, work) = (local.data(), volume(local).join(WORK));
     // A missing unit has nothing to stop, and one that keeps running is detected by the lock.
     commands.run("systemctl", &["stop", SERVICE]).await?;
-    refuse_if_running(local).await?;
+    if let Err(failure) = refuse_if_running(local).await {
+        // With the previous data.
+        commands.run("systemctl", &["start", "--no-block", SERVICE]).await?;
+        return Err(failure);
+    }
     let kept_aside = if data.exists() {
         let aside = unused_path(&data, &done.snapshot);
         if let Err(failure) = rename(&data, &aside)
@@ -215,6 +228,13 @@ async fn start(
     changed: bool,
     kept_aside: Option<String>,
 ) -> AgentResult<Restored> {
+    // A machine whose bootstrap is not that far has no unit yet, and starts etcd with these data when it is.
+    if !below(&local.root, UNITS).join(SERVICE).exists() {
+        let reason = Some(format!("this machine has no {SERVICE} yet: its bootstrap starts etcd"));
+        return Ok(Restored { changed, mark, kept_aside, etcd: RestoredEtcd::Waiting, reason });
+    }
+    // systemd does not always forget how often a unit that fails again and again was restarted.
+    commands.run("systemctl", &["reset-failed", SERVICE]).await?;
     // Without waiting: the unit is ready once etcd has a majority.
     let started = commands.run_checked("systemctl", &["start", "--no-block", SERVICE]).await;
     started.map_err(|failure| {
@@ -332,7 +352,8 @@ async fn run_restore_tool(
     restoring.args(["--initial-cluster-token", &mark.token, "--initial-advertise-peer-urls", &own]);
     restoring.arg("--data-dir").arg(to);
     if bumps {
-        restoring.args(["--bump-revision", BUMP, "--mark-compacted"]);
+        let bump = mark.bump.unwrap_or_default().to_string();
+        restoring.args(["--bump-revision", &bump, "--mark-compacted"]);
     }
     let output = restoring.arg(plain).output().await.map_err(|error| failed(tool, &error))?;
     if output.status.success() {

@@ -317,6 +317,12 @@ impl Draft {
         }
     }
 
+    /// The size of what was downloaded, in bytes.
+    pub(super) fn bytes(&self) -> AgentResult<u64> {
+        let found = fs::metadata(&self.path).map_err(|error| unwritable(&self.path, &error))?;
+        Ok(found.len())
+    }
+
     /// For a scheduled run, which waits for nothing.
     pub(super) fn scheduled(root: &Path) -> AgentResult<Self> {
         let scheduled = try_lock(root, SCHEDULED_LOCK)?;

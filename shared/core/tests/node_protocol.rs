@@ -92,6 +92,7 @@ fn restore(stage: RestoreStage) -> Verb {
         snapshot: "20261121T204500Z".to_owned(),
         token: "prod-1".to_owned(),
         members: BTreeMap::from(["etcd-0", "etcd-1"].map(url)),
+        bump: 1_000_000_000,
         stage,
     }
 }

@@ -164,6 +164,9 @@ impl Machine {
     pub(crate) async fn agent_with_systemd(&mut self, arguments: &[&str]) -> (bool, Value) {
         let folder = self.member.dir.join("systemd");
         fs::create_dir_all(&folder).unwrap();
+        let units = self.member.dir.join("etc/systemd/system");
+        fs::create_dir_all(&units).unwrap();
+        fs::write(units.join("etcd.service"), "").unwrap();
         let (asked, answer) = (folder.join("asked"), folder.join("answer"));
         let script = format!(
             "#!/bin/sh\ncd {} || exit 9\necho \"$*\" > draft && mv draft asked\n\
@@ -197,6 +200,7 @@ impl Machine {
                     }
                     ""
                 }
+                "reset-failed etcd.service" => "",
                 "show --property=ActiveState,NRestarts etcd.service" => {
                     "ActiveState=activating\nNRestarts=0\n"
                 }

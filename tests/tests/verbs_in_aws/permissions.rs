@@ -458,7 +458,9 @@ pub(crate) async fn a_restore_needs_what_the_page_says_and_nothing_more(
     let asked = as_one_with(slipway, &all_for("restore"), "restore latest --cluster minimal", true).await;
     assert!(asked.code == 1 && asked.stderr.contains("needs a confirmation"), "{asked:?}");
     assert_eq!(restored(), 0, "nothing was replaced");
-    let done = needs_what_the_page_says(slipway, "restore latest --yes", 5, "--output json").await.json();
+    let done = needs_what_the_page_says(slipway, "restore latest --yes --stable-for 1", 5, "--output json")
+        .await
+        .json();
     assert_eq!(
         (&done["ok"], &done["problems"], &done["snapshot"]),
         (&json!(true), &json!([]), &json!(snapshot)),
@@ -467,6 +469,10 @@ pub(crate) async fn a_restore_needs_what_the_page_says_and_nothing_more(
     let member = &done["members"][0];
     assert_eq!((&member["role"], &member["changed"]), (&json!("etcd-0"), &json!(true)), "{done}");
     assert_eq!(restored(), 1, "once, with all permissions");
+    assert!(
+        done["undo"].as_str().is_some_and(|time| time != snapshot),
+        "the present data are saved first: {done}"
+    );
 }
 
 /// All members are defragmented, and what it needs is what the page says.

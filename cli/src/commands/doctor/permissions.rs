@@ -179,7 +179,12 @@ pub(super) const TABLE: &[Row] = &[
     row(
         &["restore"],
         &["ssm:SendCommand"],
-        On::Documents(&["Slipway-EtcdRestore", "Slipway-EtcdHealth", "Slipway-Serves"]),
+        On::Documents(&[
+            "Slipway-EtcdRestore",
+            "Slipway-EtcdHealth",
+            "Slipway-EtcdSnapshot",
+            "Slipway-Serves",
+        ]),
     ),
     row(&["restore"], &["ssm:SendCommand"], On::Machines),
     row(&["defragment"], OF_COMMANDS, On::Everything),

@@ -282,6 +282,9 @@ pub struct RestoreMark {
     /// Whether revisions were raised and older ones marked as compacted. If not, everything with a watch or cache must be restarted:
     /// controllers, kubelets and other clients.
     pub bumped: bool,
+    /// By how much they were raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bump: Option<u64>,
     /// Whether it is a snapshot of an etcd of that name that was deleted, as far as the schedule of snapshots tells.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_earlier_etcd: bool,
@@ -291,6 +294,24 @@ pub struct RestoreMark {
     /// The tokens of earlier restores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tokens_before: Vec<String>,
+}
+
+impl RestoreMark {
+    /// Of a restore that has not begun.
+    #[must_use]
+    pub const fn of(snapshot: String, token: String, initial_cluster: String) -> Self {
+        Self {
+            snapshot,
+            token,
+            initial_cluster,
+            sha256: String::new(),
+            bumped: false,
+            bump: None,
+            of_earlier_etcd: false,
+            started: false,
+            tokens_before: Vec::new(),
+        }
+    }
 }
 
 /// What `etcd remove` did.

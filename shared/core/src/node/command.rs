@@ -60,6 +60,8 @@ pub enum Verb {
         token: String,
         /// The peer URL of every member, by name.
         members: BTreeMap<String, String>,
+        /// By how much the snapshot's revisions are raised, the same on all members: to more than any that clients have seen.
+        bump: u64,
         /// How far it goes.
         stage: RestoreStage,
     },
@@ -148,10 +150,11 @@ impl Verb {
             ]),
             Self::Serves { without } => map(&[("Without", listed(without))]),
             Self::EtcdRemove { member } => map(&[("Member", member.clone())]),
-            Self::EtcdRestore { snapshot, token, members, stage } => map(&[
+            Self::EtcdRestore { snapshot, token, members, bump, stage } => map(&[
                 ("Snapshot", snapshot.clone()),
                 ("Token", token.clone()),
                 ("InitialCluster", initial_cluster(members)),
+                ("Bump", bump.to_string()),
                 ("Stage", stage.word().to_owned()),
             ]),
             Self::Refresh { credentials, restart } => map(&[
@@ -239,9 +242,11 @@ impl Verb {
                     members: members.split(',').map(member).collect::<Option<_>>().ok_or_else(|| {
                         format!("InitialCluster of {document} is not a list of NAME=URL: {members}")
                     })?,
-                    stage: RestoreStage::named(&stage).ok_or_else(|| {
-                        format!("Stage of {document} is neither verify, prepare nor whole: {stage}")
-                    })?,
+                    bump: text("Bump")?
+                        .parse()
+                        .map_err(|_| format!("Bump of {document} is not a number of revisions"))?,
+                    stage: RestoreStage::named(&stage)
+                        .ok_or_else(|| format!("Stage of {document} is not a stage of a restore: {stage}"))?,
                 }
             }
             "Slipway-EtcdDefragment" => Self::EtcdDefragment,
@@ -270,6 +275,8 @@ pub enum RestoreStage {
     Prepare,
     /// Prepares what is not prepared yet, replaces the data, and starts etcd.
     Whole,
+    /// Deletes what was prepared: the restore is not done.
+    Discard,
 }
 
 impl RestoreStage {
@@ -280,13 +287,16 @@ impl RestoreStage {
             Self::Verify => "verify",
             Self::Prepare => "prepare",
             Self::Whole => "whole",
+            Self::Discard => "discard",
         }
     }
 
     /// The stage with that word.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
-        [Self::Verify, Self::Prepare, Self::Whole].into_iter().find(|stage| stage.word() == word)
+        [Self::Verify, Self::Prepare, Self::Whole, Self::Discard]
+            .into_iter()
+            .find(|stage| stage.word() == word)
     }
 }
 

@@ -40,6 +40,7 @@ fn verbs() -> Vec<(Verb, bool, bool)> {
                 snapshot: "20261121T204500Z".to_owned(),
                 token: "t".to_owned(),
                 members: BTreeMap::new(),
+                bump: 1_000_000_000,
                 stage: RestoreStage::Whole,
             },
             true,

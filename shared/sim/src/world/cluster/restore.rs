@@ -25,19 +25,16 @@ impl World {
         machine: &Machine,
         verb: &Verb,
     ) -> Result<Restored, VerbFailure> {
-        let Verb::EtcdRestore { snapshot, token, members, stage } = verb else {
+        let Verb::EtcdRestore { snapshot, token, members, bump, stage } = verb else {
             return Err(VerbFailure::lasting(FailureCode::Usage, "it is no restore", HELP));
         };
         let role = machine.role();
         let mark = RestoreMark {
-            snapshot: snapshot.clone(),
-            token: token.clone(),
-            initial_cluster: initial_cluster(members),
             sha256: self.hex(&format!("snapshot {cluster} {snapshot}")),
             bumped: true,
-            of_earlier_etcd: false,
+            bump: Some(*bump),
             started: *stage == RestoreStage::Whole,
-            tokens_before: Vec::new(),
+            ..RestoreMark::of(snapshot.clone(), token.clone(), initial_cluster(members))
         };
         let etcd = self.etcd(cluster);
         if !etcd.snapshots.iter().any(|taken| time(*taken) == *snapshot) {
@@ -51,12 +48,15 @@ impl World {
         let same = |restore: &&Restore| restore.token == *token;
         let found = etcd.restores.get(role).filter(same).map(|restore| restore.is_whole);
         let changed = *stage == RestoreStage::Whole && found != Some(true);
-        if *stage != RestoreStage::Verify && (changed || found.is_none()) {
+        if *stage == RestoreStage::Discard && found == Some(false) {
+            etcd.restores.remove(role);
+        }
+        if matches!(stage, RestoreStage::Prepare | RestoreStage::Whole) && (changed || found.is_none()) {
             etcd.restores.insert(role.to_owned(), Restore { token: token.clone(), is_whole: changed });
         }
         let with = etcd.restores.values().filter(same).filter(|restore| restore.is_whole).count();
         let state = match stage {
-            RestoreStage::Verify | RestoreStage::Prepare => RestoredEtcd::Unchanged,
+            RestoreStage::Verify | RestoreStage::Prepare | RestoreStage::Discard => RestoredEtcd::Unchanged,
             RestoreStage::Whole if with > members.len() / 2 => RestoredEtcd::Serving,
             RestoreStage::Whole => RestoredEtcd::Waiting,
         };

@@ -76,6 +76,7 @@ const DOCUMENTS: [Document; 13] = [
             ("Snapshot", None, is_snapshot),
             ("Token", Some("auto"), is_token),
             ("InitialCluster", Some("founders"), is_initial_cluster),
+            ("Bump", Some("1000000000"), is_bump),
             ("Stage", Some("whole"), is_stage),
         ],
         timeout_s: 3_600,
@@ -154,6 +155,10 @@ fn is_initial_cluster(text: &str) -> bool {
         pair.split_once('=').is_some_and(|(name, url)| is_member(name) && url.starts_with("https://"))
     };
     text == "founders" || text.split(',').all(is_pair)
+}
+
+fn is_bump(text: &str) -> bool {
+    !text.starts_with('0') && text.len() <= 18 && text.parse::<u64>().is_ok()
 }
 
 fn is_stage(text: &str) -> bool {

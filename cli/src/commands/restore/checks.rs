@@ -1,0 +1,328 @@
+//! What a restore requires and what it says, without a call.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use slipway_core::node::{ClusterServes, EtcdHealth, RestoreStage, Restored};
+use slipway_core::role::Role;
+use slipway_core::words::moment;
+use slipway_flows::credentials::rotation::Machines;
+
+use super::super::snapshots::{Snapshot, Snapshots};
+use crate::failure::CliError;
+use crate::members;
+use crate::overview::plain;
+
+/// What each member answered, or why it did not.
+pub(super) type Answers = BTreeMap<Role, (String, Result<Restored, String>)>;
+
+/// The snapshot that `wanted` names.
+pub(super) fn chosen<'s>(
+    name: &str,
+    snapshots: &'s Snapshots,
+    wanted: &str,
+    unverified: bool,
+) -> Result<&'s Snapshot, CliError> {
+    let help = format!("slipway snapshots --cluster {name} lists them");
+    let found = match wanted {
+        "latest" if snapshots.is_cut() => {
+            let problem = "not all snapshots could be listed, so it is not known which one is the latest";
+            return Err(CliError::refused(problem, format!("name one by its time: {help}")));
+        }
+        "latest" => snapshots.newest(),
+        time => snapshots.at(time),
+    };
+    let Some(found) = found else {
+        let problem = match wanted {
+            "latest" => format!("{name} has no verified snapshot of its present etcd"),
+            time => format!("{name} has no snapshot {time:?}"),
+        };
+        return Err(CliError::refused(problem, help));
+    };
+    if !found.verified && !unverified {
+        let problem = format!("no member recorded that the snapshot {} can be read back", found.time);
+        return Err(CliError::refused(
+            problem,
+            format!(
+                "choose a verified one ({help}), or pass --unverified: each member verifies it before anything is replaced"
+            ),
+        ));
+    }
+    Ok(found)
+}
+
+/// Fails unless each member that is deployed has a machine: a cluster that is restored without some of its members may lack a majority.
+pub(super) fn must_be_whole(
+    name: &str,
+    members: &BTreeMap<Role, String>,
+    peer_urls: &BTreeMap<String, String>,
+) -> Result<(), CliError> {
+    let machines: BTreeSet<String> = members.keys().map(Role::to_string).collect();
+    let deployed: BTreeSet<String> = peer_urls.keys().cloned().collect();
+    let missing: Vec<&str> = deployed.difference(&machines).map(String::as_str).collect();
+    let unknown: Vec<&str> = machines.difference(&deployed).map(String::as_str).collect();
+    let problem = match (missing.as_slice(), unknown.as_slice()) {
+        ([], []) => return Ok(()),
+        ([], unknown) => format!("{} has a machine, and no deployed release has it", unknown.join(" and ")),
+        (missing, _) => format!("{} has no machine that is in service or starting", missing.join(" and ")),
+    };
+    let help = format!(
+        "all members are restored together: wait until Auto Scaling has launched it (slipway status --cluster {name})"
+    );
+    Err(CliError::refused(problem, help))
+}
+
+pub(super) fn about(
+    name: &str,
+    snapshot: &Snapshot,
+    members: &BTreeMap<Role, String>,
+    now: Timestamp,
+) -> String {
+    let age = now.duration_since(snapshot.stored_at);
+    let (hours, minutes) = (age.as_hours(), age.as_mins() % 60);
+    let mut text = format!(
+        "{name} would be restored from the snapshot {}, stored {} ({hours} h {minutes} min ago)\n",
+        snapshot.time,
+        moment(snapshot.stored_at)
+    );
+    if snapshot.of_earlier_etcd {
+        let _ = writeln!(text, "it is of an earlier etcd of that name, which was deleted");
+    }
+    let _ = writeln!(
+        text,
+        "everything that was written to the API since then would be lost, and the API would be unavailable for some minutes"
+    );
+    for (role, instance) in members {
+        let _ = writeln!(text, "- {role} ({instance})");
+    }
+    text
+}
+
+/// What a controller says that is not well, and roles of which some machines have no Node.
+pub(super) fn problems_of(instance: &str, serves: &ClusterServes, machines: &Machines) -> Vec<String> {
+    let parts = [
+        ("the API server", &serves.api_server),
+        ("the controller manager", &serves.controller_manager),
+        ("the scheduler", &serves.scheduler),
+        ("the node manager", &serves.node_manager),
+    ];
+    let why = |problem: &Option<String>| plain(problem.as_deref().unwrap_or("it is not healthy"));
+    let mut problems: Vec<String> = parts
+        .into_iter()
+        .filter(|(_, part)| !part.healthy)
+        .map(|(what, part)| format!("{what} on {instance}: {}", why(&part.problem)))
+        .collect();
+    let members = serves.etcd.iter().filter(|(_, part)| !part.healthy);
+    problems.extend(members.map(|(member, part)| format!("{member}: {}", why(&part.problem))));
+    for (role, nodes) in serves.nodes.iter().flatten() {
+        let named = nodes.not_ready.iter().map(|one| format!("{}: {}", one.node, plain(&one.why)));
+        problems.extend(named);
+        if nodes.not_ready_more > 0 {
+            problems.push(format!("{} more Nodes of {role} are not Ready", nodes.not_ready_more));
+        }
+    }
+    if let Some(nodes) = &serves.nodes {
+        problems.extend(without_node(
+            nodes.iter().map(|(role, nodes)| (role.as_str(), nodes.registered)),
+            machines,
+        ));
+    }
+    problems
+}
+
+/// The roles that have more machines than Nodes. A kubelet registers its Node once after its start (`registrationCompleted` in
+/// kubernetes/pkg/kubelet/kubelet_node_status.go), so a machine that joined after the snapshot has none until its kubelet is restarted.
+fn without_node<'n>(registered: impl Iterator<Item = (&'n str, u32)>, machines: &Machines) -> Vec<String> {
+    let registered: BTreeMap<&str, u32> = registered.collect();
+    let with_nodes = machines.iter().filter(|(role, _)| matches!(role, Role::Controller | Role::Pool(_)));
+    with_nodes
+        .filter_map(|(role, machines)| {
+            let role = role.to_string();
+            let nodes = registered.get(role.as_str()).copied().unwrap_or_default() as usize;
+            (nodes < machines.len()).then(|| {
+                format!(
+                    "{role} has {} machines and {nodes} Nodes: one that joined after the snapshot has no Node until its kubelet is restarted \
+                     (`systemctl restart kubelet` on it), or until it is terminated and replaced",
+                    machines.len()
+                )
+            })
+        })
+        .collect()
+}
+
+pub(super) fn must_be_prepared(
+    name: &str,
+    answers: &Answers,
+    api_servers_stopped: bool,
+) -> Result<(), CliError> {
+    let failed = failures(answers);
+    if !failed.is_empty() {
+        let help = format!(
+            "nothing was replaced, and etcd runs as before; once that is repaired, run this again, or choose another snapshot: slipway snapshots --cluster {name}"
+        );
+        return Err(CliError::refused(
+            format!("not all members can be restored: {}", failed.join("; ")),
+            help,
+        ));
+    }
+    let databases: BTreeSet<(&str, bool)> = answers
+        .values()
+        .filter_map(|(_, answer)| answer.as_ref().ok())
+        .map(|answer| (answer.mark.sha256.as_str(), answer.mark.bumped))
+        .collect();
+    if databases.len() > 1 {
+        return Err(CliError::refused(
+            "the members have made different databases of this snapshot",
+            "nothing was replaced; see that all members have the same release of etcd (slipway status), or choose another snapshot",
+        ));
+    }
+    if !api_servers_stopped && databases.iter().any(|(_, bumped)| !bumped) {
+        return Err(CliError::refused(
+            "this release of etcd cannot raise revisions, so API servers that run would mistake the restored history for the present one",
+            "nothing was replaced; stop the API server on each controller (move /etc/kubernetes/manifests/kube-apiserver.yaml to another folder), run this again with \
+             --api-servers-stopped, and put the files back afterwards",
+        ));
+    }
+    Ok(())
+}
+
+/// Fails if etcd has other members than those that are restored: two of them could be a majority in either cluster.
+pub(super) fn must_be_members(
+    name: &str,
+    role: &Role,
+    health: &EtcdHealth,
+    peer_urls: &BTreeMap<String, String>,
+) -> Result<(), CliError> {
+    let known: BTreeSet<&str> = health.members.iter().map(|member| member.name.as_str()).collect();
+    if known.iter().copied().eq(peer_urls.keys().map(String::as_str)) {
+        return Ok(());
+    }
+    let list = |names: Vec<&str>| names.join(", ");
+    Err(CliError::refused(
+        format!(
+            "{role} says that etcd has the members {}, and deployed are {}",
+            plain(&list(known.into_iter().collect())),
+            list(peer_urls.keys().map(String::as_str).collect())
+        ),
+        format!(
+            "apply the spec first, so that the membership is as it should be: slipway status --cluster {name}"
+        ),
+    ))
+}
+
+/// By how much the snapshot's revisions are raised, for a restore that began at `millisecond`: a hundred revisions each millisecond, more than any
+/// cluster writes. So a later restore raises them by more than an earlier one and all that was written after it. Fifty restores come to the largest
+/// number that JavaScript's clients can read.
+pub(super) fn bump(millisecond: i64) -> u64 {
+    u64::try_from(millisecond).unwrap_or_default().saturating_mul(100)
+}
+
+/// An answer, or why there is none, also if AWS refused to say.
+pub(super) fn flat(
+    answer: Result<Result<Restored, members::NoAnswer>, CliError>,
+) -> Result<Restored, String> {
+    match answer {
+        Ok(Ok(restored)) => Ok(restored),
+        Ok(Err(why)) => Err(plain(&why.to_string())),
+        Err(error) => Err(plain(&error.to_string())),
+    }
+}
+
+pub(super) fn words_of(stage: RestoreStage, answer: &Result<Restored, String>) -> String {
+    match (stage, answer) {
+        (_, Err(why)) => why.clone(),
+        (RestoreStage::Verify, Ok(_)) => "has verified and unpacked the snapshot".to_owned(),
+        (RestoreStage::Prepare, Ok(_)) => "has unpacked the snapshot beside its data".to_owned(),
+        (RestoreStage::Discard, Ok(_)) => "has deleted what it unpacked".to_owned(),
+        (RestoreStage::Whole, Ok(restored)) => match &restored.kept_aside {
+            Some(aside) => format!("has the restored data; the previous ones are in {}", plain(aside)),
+            None => "has the restored data".to_owned(),
+        },
+    }
+}
+
+pub(super) fn must_be_restored(name: &str, answers: &Answers) -> Result<(), CliError> {
+    let failed = failures(answers);
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let done: Vec<String> =
+        answers.iter().filter(|(_, (_, answer))| answer.is_ok()).map(|(role, _)| role.to_string()).collect();
+    let so_far = if done.is_empty() {
+        "no member is restored".to_owned()
+    } else {
+        format!("only {} is restored", done.join(" and "))
+    };
+    let help = format!(
+        "see what is wrong there (slipway logs ROLE --cluster {name}), and run this again: it restores all members anew, also those that are done"
+    );
+    Err(CliError::refused(format!("{so_far}: {}", failed.join("; ")), help))
+}
+
+fn failures(answers: &Answers) -> Vec<String> {
+    let failed = answers.iter().filter_map(|(role, (instance, answer))| {
+        Some(format!("{role} ({instance}): {}", answer.as_ref().err()?))
+    });
+    failed.collect()
+}
+
+pub(super) fn result(
+    name: &str,
+    snapshot: &str,
+    undo: Option<&str>,
+    answers: &Answers,
+    problems: &[String],
+) -> (String, Value) {
+    let restored: Vec<(&Role, &String, &Restored)> = answers
+        .iter()
+        .filter_map(|(role, (instance, answer))| Some((role, instance, answer.as_ref().ok()?)))
+        .collect();
+    let bumped = restored.iter().all(|(_, _, answer)| answer.mark.bumped);
+    let mut text = format!("{name} is restored from the snapshot {snapshot}\n");
+    for (role, instance, answer) in &restored {
+        if let Some(aside) = &answer.kept_aside {
+            let _ = writeln!(text, "{role} ({instance}): the previous data are in {}", plain(aside));
+        }
+    }
+    if let Some(undo) = undo {
+        let _ = writeln!(text, "to undo it: slipway restore {undo} --cluster {name}");
+    }
+    if !bumped {
+        let _ = writeln!(
+            text,
+            "this release of etcd cannot raise revisions: start the API servers, and restart everything else that watches the API (docs/runbook.md, \"Restoring etcd\")"
+        );
+    }
+    match problems {
+        [] => {
+            let _ =
+                writeln!(text, "it serves again; delete the previous data when nobody needs them any more");
+        }
+        problems => {
+            let _ = writeln!(text, "it does not serve yet:");
+            for problem in problems {
+                let _ = writeln!(text, "- {problem}");
+            }
+            let _ = writeln!(
+                text,
+                "docs/runbook.md, \"Restoring etcd\", says what to do; slipway status --cluster {name} shows what the nodes report"
+            );
+        }
+    }
+    let members: Vec<Value> = restored
+        .iter()
+        .map(|(role, instance, answer)| {
+            json!({ "role": role, "instance": instance, "changed": answer.changed, "keptAside": answer.kept_aside })
+        })
+        .collect();
+    let machine = json!({
+        "ok": problems.is_empty(), "cluster": name, "snapshot": snapshot, "restored": true, "undo": undo, "members": members,
+        "bumped": bumped, "problems": problems,
+    });
+    (text, machine)
+}
+
+#[cfg(test)]
+mod tests;
