@@ -1,5 +1,6 @@
 //! What Auto Scaling may do to nodes by itself once the stack of their group is updated.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use slipway_core::cluster::GroupSize;
 use slipway_core::release::{NodeRole, Rendering, Stack, StackKind};
@@ -7,7 +8,55 @@ use slipway_core::role::Role;
 
 use super::stacks::parse;
 use super::words::short;
-use super::{Undrained, UndrainedCause};
+
+/// A reason for which Auto Scaling terminates nodes by itself (P6): no step of the rollout, no maintenance window and no budget holds it back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Undrained {
+    /// The reason.
+    pub cause: UndrainedCause,
+    /// What it may do and when, and what to do beforehand.
+    pub words: String,
+}
+
+/// Why Auto Scaling terminates nodes by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum UndrainedCause {
+    /// The group's maximum is lowered: surplus nodes are terminated when its stack is updated.
+    LowerMaximum,
+    /// The group loses subnets: the nodes in them are terminated when its stack is updated.
+    LeavesSubnets,
+    /// The group's minimum is lowered: no node is terminated until something scales the group.
+    LowerMinimum,
+    /// The group gains zones: Auto Scaling may launch nodes there and terminate others.
+    GainsZones,
+    /// The group's mix of on-demand and Spot instances changes: Auto Scaling gradually replaces nodes.
+    OtherPurchases,
+}
+
+impl UndrainedCause {
+    /// What happens to nodes of the group.
+    #[must_use]
+    pub const fn effect(self) -> GroupEffect {
+        match self {
+            Self::LowerMaximum | Self::LeavesSubnets => GroupEffect::Terminates,
+            Self::GainsZones | Self::OtherPurchases => GroupEffect::Replaces,
+            Self::LowerMinimum => GroupEffect::Nothing,
+        }
+    }
+}
+
+/// What Auto Scaling does to nodes of a group once its stack is updated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupEffect {
+    /// It terminates several at once.
+    Terminates,
+    /// It launches others, then terminates some.
+    Replaces,
+    /// Nothing, before something scales the group.
+    Nothing,
+}
 
 /// A role as it is deployed, or as it will be, with the rendering that it is part of.
 #[derive(Clone, Copy)]

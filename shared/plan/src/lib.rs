@@ -39,6 +39,7 @@ use slipway_core::role::Role;
 
 pub use addons::{AddonAction, AddonPlan};
 pub use exports::ExportInUse;
+pub use groups::{GroupEffect, Undrained, UndrainedCause};
 pub use kind::PlanKind;
 pub use membership::{MembershipAction, MembershipChange};
 pub use renewal::{RenewalPlan, deadline};
@@ -213,55 +214,6 @@ pub struct NodePlan {
     /// Whether its group counts capacity units instead of machines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weighted: bool,
-}
-
-/// A reason for which Auto Scaling terminates nodes by itself (P6): no step of the rollout, no maintenance window and no budget holds it back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Undrained {
-    /// The reason.
-    pub cause: UndrainedCause,
-    /// What it may do and when, and what to do beforehand.
-    pub words: String,
-}
-
-/// Why Auto Scaling terminates nodes by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum UndrainedCause {
-    /// The group's maximum is lowered: surplus nodes are terminated when its stack is updated.
-    LowerMaximum,
-    /// The group loses subnets: the nodes in them are terminated when its stack is updated.
-    LeavesSubnets,
-    /// The group's minimum is lowered: no node is terminated until something scales the group.
-    LowerMinimum,
-    /// The group gains zones: Auto Scaling may launch nodes there and terminate others.
-    GainsZones,
-    /// The group's mix of on-demand and Spot instances changes: Auto Scaling gradually replaces nodes.
-    OtherPurchases,
-}
-
-impl UndrainedCause {
-    /// What happens to nodes of the group.
-    #[must_use]
-    pub const fn effect(self) -> GroupEffect {
-        match self {
-            Self::LowerMaximum | Self::LeavesSubnets => GroupEffect::Terminates,
-            Self::GainsZones | Self::OtherPurchases => GroupEffect::Replaces,
-            Self::LowerMinimum => GroupEffect::Nothing,
-        }
-    }
-}
-
-/// What Auto Scaling does to nodes of a group once its stack is updated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupEffect {
-    /// It terminates several at once.
-    Terminates,
-    /// It launches others, then terminates some.
-    Replaces,
-    /// Nothing, before something scales the group.
-    Nothing,
 }
 
 /// What happens to the nodes of a role.

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use slipway_core::cluster::{KubernetesVersion, NodePool};
 
 use super::Lowering;
-use super::kubelet_values::Layers;
 use crate::model::KubeletSpec;
 use crate::path::Path;
 use crate::programs::{field_since, kubelet_fields};
@@ -217,14 +216,15 @@ impl Lowering<'_, '_, '_> {
         let (all, controllers) =
             (with_reserved(&spec.kubernetes.kubelet), with_reserved(&spec.controller.kubelet));
         let all = (&all, of(Path::parse("kubernetes")));
-        let mut agree = |layers: &Layers<'_>| {
-            self.kubelet_agrees(layers);
-            self.kubelet_reserves(layers);
-        };
-        agree(&[all.clone(), (&controllers, of(Path::parse("controller")))]);
+        let layers = [all.clone(), (&controllers, of(Path::parse("controller")))];
+        self.kubelet_agrees(&layers);
+        self.kubelet_reserves(&layers);
         for (index, pool) in spec.worker.node_pools.iter().enumerate() {
             let place = of(Path::parse("worker").key("nodePools").index(index));
-            agree(&[all.clone(), (&with_reserved(&pool.kubelet), place)]);
+            let own = with_reserved(&pool.kubelet);
+            let layers = [all.clone(), (&own, place)];
+            self.kubelet_agrees(&layers);
+            self.kubelet_reserves(&layers);
         }
     }
 
