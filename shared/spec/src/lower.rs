@@ -88,6 +88,9 @@ pub(crate) fn lower(
     let kubernetes = lowering.kubernetes();
     let software = lowering.software();
     let addons = lowering.addons();
+    if let Some(controller) = &controller {
+        lowering.replicas_fit(&addons, controller.count);
+    }
     lowering.gates_known(kubernetes_version, &pools);
     let iam_roles = lowering.iam_roles();
     let certificates = lowering.certificates();

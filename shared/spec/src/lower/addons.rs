@@ -248,6 +248,23 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
+    /// Pods that stand on controllers, one on each (`shared/render/src/addons`).
+    pub(super) fn replicas_fit(&mut self, addons: &Addons, controllers: u32) {
+        for (addon, key) in
+            [(&addons.ebs_csi_driver, "ebsCsiDriver"), (&addons.cluster_autoscaler, "clusterAutoscaler")]
+        {
+            let Some(replicas) = addon.replicas.filter(|replicas| *replicas > controllers && addon.enabled)
+            else {
+                continue;
+            };
+            let message =
+                format!("{replicas} pods are wanted, one on each controller, and there are {controllers}");
+            let help = format!("write {controllers}, or remove the line: the others would stay pending");
+            let path = Path::parse("addons").key(key).key("replicas");
+            self.report.warning("addon", &path, message, help);
+        }
+    }
+
     /// The flags are those of the autoscaler's newest release, and a spec may name another one: so these are warnings.
     fn scaler_option(&mut self, name: &str, value: &str, path: &Path) {
         let known = || SCALER_DURATIONS.into_iter().chain(SCALER_FLAGS);
