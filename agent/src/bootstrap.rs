@@ -158,8 +158,9 @@ impl<C: Commands> Bootstrap<C> {
         match self.go_through_with_heartbeats(&steps).await {
             Ok(()) => Ok(self.report_healthy(&steps).await),
             Err((step, failure)) => {
-                self.publish_report(BootstrapState::GivenUp, Some(step), Some(&failure)).await;
-                self.give_up().await;
+                // Beside each other: where S3 does not answer, the group must not wait for the report before it launches another machine.
+                let report = self.publish_report(BootstrapState::GivenUp, Some(step), Some(&failure));
+                tokio::join!(report, self.give_up());
                 Err(failure)
             }
         }

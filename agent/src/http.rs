@@ -62,9 +62,13 @@ pub fn public() -> AgentResult<ClientConfig> {
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
+/// Limit of one connection with its handshake, within the limit of the request. Where nobody answers, another try helps more than waiting.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
 /// An HTTP client over `tls`; `patience` limits each request.
 pub fn client(tls: ClientConfig, patience: Duration) -> AgentResult<reqwest::Client> {
     let builder = reqwest::Client::builder().use_preconfigured_tls(tls).timeout(patience).no_proxy();
+    let builder = builder.connect_timeout(CONNECT_WITHIN);
     builder.build().map_err(|error| {
         AgentError::lasting(
             FailureCode::HttpClient,

@@ -23,6 +23,7 @@ pub mod manage;
 pub mod node_files;
 pub mod refresh;
 mod run_command;
+mod sealed_bundle;
 pub mod serves;
 pub mod software;
 pub mod static_pods;

@@ -22,7 +22,6 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use restart::{PreviousState, Restarts};
-use slipway_core::keys;
 use slipway_core::node::report::Served;
 use slipway_core::node::{NodeConfig, NodeFile, Refreshed};
 use slipway_crypto::AwsLc;
@@ -36,9 +35,9 @@ use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
 use crate::machine::files::{self, Owner};
 use crate::node_files::{self, NODE, SEALED};
-use crate::static_pods;
 use crate::status::listeners::{Listener, listeners};
 use crate::status::{self, served};
+use crate::{sealed_bundle, static_pods};
 
 const PAUSE: Duration = Duration::from_millis(250);
 /// How long to wait for listeners that presented nothing before.
@@ -72,7 +71,7 @@ pub async fn refresh<C: Commands>(
     let node = node_files::required_node(root)?;
     let config = node_files::config(root)?.0;
     let aws = Aws::new(endpoints, &node.region)?;
-    let bytes = fetch_bundle(&aws, &node, &order.credentials).await?;
+    let bytes = sealed_bundle::fetch(&aws, &node, &order.credentials).await?;
     let plain = sealed::open(&aws.keys(None), &AwsLc, &node.cluster, &node.role, &bytes).await?;
     let bundle = static_pods::with_copies(Bundle::read(&plain)?, &config);
     let to_restart = start::needs_restart(root, &config, &bundle);
@@ -117,18 +116,6 @@ pub async fn refresh<C: Commands>(
         restarted: swap.to_restart.into_iter().map(|process| process.name().to_owned()).collect(),
         kubelet: kubelet?,
         published,
-    })
-}
-
-async fn fetch_bundle(aws: &Aws, node: &NodeFile, digest: &str) -> AgentResult<Vec<u8>> {
-    let key = keys::credentials(&node.cluster, &node.role, digest);
-    let found = aws.bucket(&node.asset_bucket).get(&key).await?;
-    found.ok_or_else(|| {
-        AgentError::lasting(
-            FailureCode::CredentialsMissing,
-            format!("there is no s3://{}/{key}", node.asset_bucket),
-            "render the cluster again, which seals what is missing, and refresh with the digest that its plan names",
-        )
     })
 }
 

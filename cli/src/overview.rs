@@ -144,7 +144,8 @@ impl Overview {
         let ignored = documents.rollout.as_ref().and_then(|rollout| rollout.ignored.as_ref());
         findings.extend(ignored.and_then(|ignored| findings::of_order(ignored, now)));
         findings.extend(findings::of_nodes(&nodes, now));
-        findings.extend(findings::of_workers(&nodes, now));
+        let departures = documents.rollout.as_ref().map(|rollout| &rollout.departures);
+        findings.extend(findings::of_workers(&nodes, departures.unwrap_or(&BTreeMap::new()), now));
         findings.extend(findings::of_use(name, &nodes, documents.manifest.as_ref(), now));
         let (manifest, scan) = (documents.manifest.as_ref(), documents.scan.as_ref());
         if stands {

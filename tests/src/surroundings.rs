@@ -2,9 +2,18 @@
 #![allow(clippy::missing_panics_doc, reason = "a test's room may panic")]
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use slipway_core::keys;
 use slipway_core::node::{NodeStatus, Refreshed};
@@ -17,6 +26,7 @@ use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran};
 use slipway_node::refresh::{Order, refresh};
 use slipway_ports::{Crypto as _, Keys as _};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::client::machine_arn;
@@ -67,6 +77,43 @@ impl Surroundings {
     pub async fn publish_as(&self, role: &Role, digest: &str, files: &BTreeMap<String, String>) {
         let files = files.iter().map(|(path, text)| (path.clone(), text.as_str())).collect();
         self.seal(role, digest, &manifest::plaintext(&files)).await;
+    }
+
+    /// Adds a sealing under another KMS key to a published bundle, as rendering does. Returns that key's ARN.
+    pub async fn seal_anew(&self, role: &Role, digest: &str) -> String {
+        let new = self.moto.operator(REGION).create_key().await;
+        let key = keys::credentials(CLUSTER, &role.to_string(), digest);
+        let context = slipway_ports::sealed::context(CLUSTER, &role.to_string());
+        let mut sealed = self.object(&key).await;
+        let plain =
+            slipway_ports::sealed::open(&self.aws.keys(None), &AwsLc, CLUSTER, &role.to_string(), &sealed)
+                .await
+                .expect("nothing fails here");
+        let data_key =
+            self.aws.keys(Some(new.clone())).generate(None, &context).await.expect("nothing fails here");
+        sealed.extend(AwsLc.seal(&data_key, &context, plain.expose()).expect("nothing fails here"));
+        self.put(&key, &sealed).await;
+        new
+    }
+
+    /// The environment of a machine whose role may generate data keys only under `key`, and open what any key sealed except `never`.
+    pub async fn environment_with_key(&self, key: &str, never: Option<&str>) -> BTreeMap<String, String> {
+        let allowed = AllowedKeys {
+            moto: self.moto.url().to_owned(),
+            seals: key.to_owned(),
+            never: never.map(str::to_owned),
+        };
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port of the loopback is free");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let app = Router::new().fallback(guarded).with_state(Arc::new(allowed));
+        tokio::spawn(async move {
+            // The server ends with the test.
+            let _ = axum::serve(listener, app).await;
+        });
+        let mut variables = self.environment();
+        variables.insert("AWS_ENDPOINT_URL_KMS".to_owned(), url);
+        variables
     }
 
     async fn seal(&self, role: &Role, digest: &str, plain: &[u8]) {
@@ -143,6 +190,41 @@ impl Surroundings {
             }
         }
     }
+}
+
+/// What a role may do with KMS keys.
+struct AllowedKeys {
+    moto: String,
+    /// The key under which it may generate data keys.
+    seals: String,
+    /// The key with which it may not even open anything.
+    never: Option<String>,
+}
+
+/// KMS in front of moto's, which checks no permission.
+async fn guarded(State(allowed): State<Arc<AllowedKeys>>, headers: HeaderMap, body: Bytes) -> Response {
+    let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let target = headers.get("x-amz-target").and_then(|target| target.to_str().ok()).unwrap_or_default();
+    // moto's ciphertext begins with the key's id.
+    let blob = STANDARD.decode(asked["CiphertextBlob"].as_str().unwrap_or_default()).unwrap_or_default();
+    let is_under = |key: &String| blob.starts_with(key.rsplit('/').next().unwrap_or_default().as_bytes());
+    let denied = match target {
+        "TrentService.GenerateDataKey" => asked["KeyId"] != json!(allowed.seals),
+        _ => allowed.never.as_ref().is_some_and(is_under),
+    };
+    if denied {
+        let refusal = json!({ "__type": "AccessDeniedException", "Message": "not authorized" });
+        return (StatusCode::BAD_REQUEST, refusal.to_string()).into_response();
+    }
+    let mut request = reqwest::Client::new().post(&allowed.moto).body(body);
+    for name in ["content-type", "x-amz-target", "authorization", "x-amz-date"] {
+        if let Some(value) = headers.get(name).and_then(|value| value.to_str().ok()) {
+            request = request.header(name, value);
+        }
+    }
+    let answer = request.send().await.expect("moto answers");
+    let status = StatusCode::from_u16(answer.status().as_u16()).expect("it is a status");
+    (status, answer.bytes().await.expect("moto answers")).into_response()
 }
 
 type RestartRequest = (String, oneshot::Sender<()>);

@@ -16,8 +16,9 @@ use slipway_crypto::AwsLc;
 use slipway_flows::credentials::gc::{self, Nodes};
 use slipway_flows::error::FlowError;
 use slipway_flows::rendering::RenderOutcome;
+use slipway_plan::NodeAction;
 use slipway_ports::Crypto as _;
-use slipway_sim::memory::MemoryBucket;
+use slipway_sim::memory::{MemoryBucket, OWN_KEY};
 use slipway_sim::mortal::Life;
 use slipway_tests::workshop::{self, Workshop};
 
@@ -179,6 +180,47 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(live(happenings));
     }
+}
+
+#[tokio::test]
+async fn p7_members_may_open_what_was_sealed_under_each_key_that_the_cluster_ever_had() {
+    const THIRD: &str = "arn:aws:kms:eu-west-1:111122223333:key/00000000-4b5a-6978-8796-a5b4c3d2e1f0";
+    let under = |key: &str| format!("{}\nkmsKeyArn: {key}\n", plain());
+    let workshop = Workshop::for_spec(&plain());
+    let first = workshop.render(&plain()).await;
+    workshop.deployed(&first.plan).await;
+    // A run that dies after any call forgets no key.
+    let mut last = 0;
+    while workshop.fork().try_upload(&under(MINE), &Life::until(last, true)).await.is_err() {
+        last += 1;
+    }
+    assert!(last > 10, "{last}");
+    for call in 0..last {
+        let fork = workshop.fork();
+        let _ = fork.try_upload(&under(MINE), &Life::until(call, call % 2 == 0)).await;
+        let third = fork.render(&under(THIRD)).await;
+        let body = &third.rendering.stacks.iter().find(|one| one.name.ends_with("-etcd")).unwrap().body;
+        assert!(body.contains(OWN_KEY), "died at call {call}");
+    }
+    let second = workshop.render(&under(MINE)).await;
+    workshop.deployed(&second.plan).await;
+    let third = workshop.render(&under(THIRD)).await;
+    let body = &third.rendering.stacks.iter().find(|one| one.name.ends_with("-etcd")).unwrap().body;
+    let template: serde_json::Value = serde_json::from_str(body).unwrap();
+    let roles = template["Resources"].as_object().unwrap().values();
+    let roles: Vec<_> = roles.filter(|one| one["Type"] == "AWS::IAM::Role").collect();
+    assert!(!roles.is_empty());
+    for role in roles {
+        let statements = &role["Properties"]["Policies"][0]["PolicyDocument"]["Statement"];
+        let find = |sid: &str| statements.as_array().unwrap().iter().find(|one| one["Sid"] == sid).unwrap();
+        for sid in ["OpenFormerSnapshots", "OpenFormerCredentials"] {
+            assert_eq!(find(sid)["Action"], serde_json::json!(["kms:Decrypt"]));
+            assert_eq!(find(sid)["Resource"], serde_json::json!([OWN_KEY, MINE]), "{sid}");
+        }
+        assert_eq!(find("SealOwnSnapshots")["Resource"], serde_json::json!(THIRD));
+    }
+    // The plan shows the roles, and no node.
+    assert!(third.plan.nodes.iter().all(|node| node.action == NodeAction::Untouched));
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ fn statement(operation: &str) -> Option<&'static str> {
     Some(match operation {
         "s3:GetObject" => "ReadOwnBundles",
         "s3:PutObject" => "ReportOwnState",
-        "kms:Decrypt" => "OpenOwnCredentials",
+        "kms:Decrypt" => "OpenOwnCredentials, SealOwnSnapshots, OpenFormerCredentials or OpenFormerSnapshots",
         "kms:GenerateDataKey" => "SealOwnSnapshots",
         "ecr:GetAuthorizationToken" => "LogInToRegistries",
         "ec2:DescribeVolumes" => "FindOwnVolume",

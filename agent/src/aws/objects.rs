@@ -4,16 +4,22 @@ use std::path::Path;
 
 use futures_util::StreamExt as _;
 use reqwest::{Method, Response};
-use slipway_ports::{Bounded, Condition, ErrorKind, MOST_OBJECT_BYTES, Object, PortResult, Put};
+use slipway_core::digest::sha256_hex;
+use slipway_credentials::AssetKind;
+use slipway_crypto::AwsLc;
+use slipway_ports::{Bounded, Condition, Crypto as _, ErrorKind, MOST_OBJECT_BYTES, Object, PortResult, Put};
 use tokio::io::AsyncWriteExt as _;
 
 use super::endpoints::Service;
 use super::error::port_error;
-use super::{Aws, Body, Call, LONG_PATIENCE, code_of};
+use super::{Aws, Body, Call, LONG_PATIENCE, PATIENCE, code_of};
 
 /// The bytes that one `PutObject` can store ([`BucketOfAssets::upload_new`]): no snapshot and no program has more. Whoever may write to a
 /// bucket must not be able to fill the disk of a machine.
 pub const MOST_FILE_BYTES: u64 = 5 << 30;
+
+/// The metadata of an object that tells which upload wrote it.
+const MARK: &str = "x-amz-meta-slipway-upload";
 
 #[derive(Debug, Clone)]
 pub struct BucketOfAssets {
@@ -135,10 +141,27 @@ impl BucketOfAssets {
     }
 
     /// `s3:PutObject` of a file of at most 5 GiB, unless the key exists; `false` if it exists or is just being written.
+    ///
+    /// If the answer to an upload is lost, the retry finds the key taken by that very upload. So each upload has a mark of its own, which S3
+    /// keeps with the object.
     pub async fn upload_new(&self, key: &str, from: &Path) -> PortResult<bool> {
-        match self.write(key, Body::File(from), &[("if-none-match", "*")]).await {
+        let random = AwsLc.make(&AssetKind::RandomKey)?.private;
+        let mark = sha256_hex(random.expose());
+        match self.write(key, Body::File(from), &[("if-none-match", "*"), (MARK, &mark)]).await {
             Ok(_) => Ok(true),
-            Err(error) if is_lost(code_of(&error)) => Ok(false),
+            Err(error) if is_lost(code_of(&error)) => self.has_mark(key, &mark).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the object has that mark. `HeadObject` needs `s3:GetObject`.
+    async fn has_mark(&self, key: &str, mark: &str) -> PortResult<bool> {
+        let subject = self.subject(key);
+        let call = Call { method: Method::HEAD, ..self.reading(&subject, key) };
+        match self.aws.send(&call).await {
+            Ok(response) => Ok(response.headers().get(MARK).is_some_and(|kept| kept == mark)),
+            // Another upload is under way, or was broken off.
+            Err(error) if matches!(error.kind, ErrorKind::Missing | ErrorKind::Denied) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -147,11 +170,15 @@ impl BucketOfAssets {
     async fn write(&self, key: &str, body: Body<'_>, headers: &[(&'static str, &str)]) -> PortResult<String> {
         let subject = self.subject(key);
         let url = self.aws.endpoints.object(&self.name, key, &self.aws.region);
+        let patience = match body {
+            Body::Bytes(_) => PATIENCE,
+            Body::File(_) => LONG_PATIENCE,
+        };
         let call = Call {
             method: Method::PUT,
             body,
             headers: headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
-            patience: LONG_PATIENCE,
+            patience,
             ..Call::new("s3:PutObject", &subject, Service::S3, url)
         };
         self.aws.send(&call).await.map(|response| etag(&response))

@@ -109,12 +109,18 @@ pub(super) fn release(text: &str) -> Option<Release> {
 /// `getEtcdCommand`): a member compares its data with the others' before it serves, and reports progress to idle watches every five seconds,
 /// without which the API server answers reads from its cache late. 3.6 gave both new names (etcd `server/features`,
 /// `ExperimentalFlagToFeatureMap`), and 3.7 removed the old ones.
+///
+/// From 3.6, the leader also compares the members' hashes of each compacted revision, as etcd recommends in production ("Data Corruption" in its
+/// operations guide); members that run then notice that their data differ. 3.5 knows this since 3.5.5, but some of its patches hash other keys than
+/// others (etcd-io/etcd#15919, #18274): members of two patches, as there are in each upgrade, would raise `CORRUPT` without a reason. From
+/// 3.5.26, which the upgrade to 3.6 needs, all hash the same.
 fn release_flags(release: Option<Release>) -> Vec<(&'static str, String)> {
     let flags: &[(&str, &str)] = match release {
         None => &[],
-        Some(release) if release >= (3, 6) => {
-            &[("feature-gates", "InitialCorruptCheck=true"), ("watch-progress-notify-interval", "5s")]
-        }
+        Some(release) if release >= (3, 6) => &[
+            ("feature-gates", "InitialCorruptCheck=true,CompactHashCheck=true"),
+            ("watch-progress-notify-interval", "5s"),
+        ],
         Some(release) if release >= (3, 5) => &[
             ("experimental-initial-corrupt-check", "true"),
             ("experimental-watch-progress-notify-interval", "5s"),
@@ -195,7 +201,10 @@ mod tests {
         for new in
             ["3.6.16", "3.7.3", "3.10.0", "etcd Version: 3.6.5\nGit SHA: GitNotFound\nGo Version: go1.24\n"]
         {
-            let expected = ["feature-gates=InitialCorruptCheck=true", "watch-progress-notify-interval=5s"];
+            let expected = [
+                "feature-gates=InitialCorruptCheck=true,CompactHashCheck=true",
+                "watch-progress-notify-interval=5s",
+            ];
             assert_eq!(names(new), expected, "{new}");
         }
         let old =

@@ -3,7 +3,6 @@
 use slipway_core::node::{BootstrapState, EtcdConfig, NodeConfig};
 use slipway_core::software::Program;
 use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
-use slipway_crypto::AwsLc;
 
 use super::{Bootstrap, bytes, etcd};
 use crate::aws::{HookResult, Instance, zone_of};
@@ -15,6 +14,7 @@ use crate::machine::accounts;
 use crate::machine::commands::Commands;
 use crate::machine::files::Owner;
 use crate::machine::{File, Setup, disk, files};
+use crate::sealed_bundle;
 use crate::software::{self, Publisher};
 use crate::static_pods;
 use crate::storage::{self, Storage};
@@ -281,9 +281,7 @@ impl<C: Commands> Bootstrap<C> {
             NodeConfig::Controller(_) | NodeConfig::Worker(_) => (KUBERNETES_DIR, Owner::ROOT),
         };
         let sealed = bytes(&self.host.root, "credentials.sealed")?;
-        let (cluster, role) = (&self.node.cluster, &self.node.role);
-        let keys = self.aws.keys(None);
-        let plain = slipway_ports::sealed::open(&keys, &AwsLc, cluster, role, &sealed).await?;
+        let plain = sealed_bundle::open_own(&self.aws, &self.node, &sealed).await?;
         let bundle = static_pods::with_copies(Bundle::read(&plain)?, &self.config);
         files::folder(&self.host.below(folder), 0o700, owner)?;
         credentials::write(&self.host.root, &self.node.credentials, &bundle)?.settle()

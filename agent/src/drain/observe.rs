@@ -123,7 +123,7 @@ pub(super) fn node_failure(name: &str, error: &kube::Error) -> AgentError {
     failed(&format!("the node {name}"), error)
 }
 
-fn state(node: &Node) -> AgentResult<NodeState> {
+pub(super) fn state(node: &Node) -> AgentResult<NodeState> {
     let annotations = node.metadata.annotations.as_ref();
     let moment = |key: &str| {
         let Some(text) = annotations.and_then(|all| all.get(key)) else { return Ok(None) };
@@ -142,15 +142,17 @@ fn state(node: &Node) -> AgentResult<NodeState> {
         cordoned,
         started: moment(STARTED)?,
         last_forced: moment(LAST_FORCED)?,
-        silent: silent_since(node),
+        silent: ready_since(node, "Unknown"),
+        unable: ready_since(node, "False"),
     })
 }
 
-/// Since when the node controller has counted this node's kubelet as silent.
-fn silent_since(node: &Node) -> Option<Timestamp> {
+/// Since when the node's condition Ready has had this status, if it has it: `Unknown` is written by the node controller while the kubelet is
+/// silent, `False` by the kubelet itself.
+fn ready_since(node: &Node, status: &str) -> Option<Timestamp> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    let unknown = |condition: &&NodeCondition| condition.type_ == "Ready" && condition.status == "Unknown";
-    conditions.iter().find(unknown)?.last_transition_time.as_ref().map(|at| at.0)
+    let is_it = |condition: &&NodeCondition| condition.type_ == "Ready" && condition.status == status;
+    conditions.iter().find(is_it)?.last_transition_time.as_ref().map(|at| at.0)
 }
 
 pub(super) fn pod(found: &KubePod, budgets: &Budgets<'_>) -> Pod {

@@ -8,7 +8,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 use slipway_core::drain::{Answer, Force, NodeState, Observed, Owner, Pod, Policy};
 
-use super::observe::{Budgets, Observation, ScaleDown, pod, sibling};
+use super::observe::{Budgets, Observation, ScaleDown, pod, sibling, state};
 use super::{act, after_begin, options::Drain};
 
 fn read(metadata: &Value, spec: &Value, status: &Value) -> KubePod {
@@ -164,6 +164,27 @@ fn without_a_word_nothing_is_forced_and_with_one_the_rules_are_zalandos() {
     ] {
         assert!(policy(bad).is_err(), "{bad:?}");
     }
+}
+
+/// The node controller writes `Unknown`, and the kubelet `False`; both write when it began.
+#[test]
+fn a_kubelet_that_is_silent_is_told_from_one_that_can_run_no_pods() {
+    let ready = |status: &str| {
+        let at = "2026-11-01T08:00:00Z";
+        let conditions = json!([
+            { "type": "MemoryPressure", "status": status, "lastTransitionTime": "2026-11-01T01:00:00Z" },
+            { "type": "Ready", "status": status, "lastTransitionTime": at },
+        ]);
+        let node =
+            json!({ "metadata": { "name": "i-1" }, "spec": {}, "status": { "conditions": conditions } });
+        let state = state(&serde_json::from_value(node).unwrap()).unwrap();
+        let text = |since: Option<Timestamp>| since.map(|since| since.to_string());
+        (text(state.silent), text(state.unable))
+    };
+    let since = Some("2026-11-01T08:00:00Z".to_owned());
+    assert_eq!(ready("True"), (None, None));
+    assert_eq!(ready("Unknown"), (since.clone(), None));
+    assert_eq!(ready("False"), (None, since));
 }
 
 const DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";

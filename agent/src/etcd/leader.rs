@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use slipway_core::node::LeaderMoved;
 use slipway_core::node::answer::LeaderStays;
+use slipway_core::node::defragment::CORRUPT;
 
 use super::client::{Endpoint, failed};
 use super::health::member_status;
@@ -45,7 +46,7 @@ pub async fn move_leader(local: &LocalMember) -> AgentResult<LeaderMoved> {
     let answers = join_all(voters.iter().map(|member| member_status(&client, member))).await;
     let fit = voters.into_iter().zip(answers).filter_map(|(member, answer)| {
         let behind = status.raft_index.saturating_sub(answer.ok()?.raft_applied_index);
-        let is_well = alarms.iter().all(|alarm| alarm.member != member.id || alarm.kind != "CORRUPT");
+        let is_well = alarms.iter().all(|alarm| alarm.member != member.id || alarm.kind != CORRUPT);
         (is_well && behind <= BEHIND_AT_MOST).then_some((behind, &member.name, member.id))
     });
     let Some((_, _, to)) = fit.min() else {

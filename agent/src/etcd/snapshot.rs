@@ -15,21 +15,22 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
 use slipway_core::keys;
+use slipway_core::node::defragment::CORRUPT;
 use slipway_core::node::{NodeFile, SNAPSHOT_ROLE, SnapshotTaken};
-use slipway_crypto::AwsLc;
 use slipway_crypto::stream::{Sealed, Sealer};
-use slipway_ports::{Condition, Context, Crypto as _, Keys as _};
+use slipway_ports::{Condition, Context, Keys as _};
 use tempfile::TempPath;
 use tokio::time::timeout;
 
 use super::checker::{Checker, Whole};
 use super::client::{CallError, Endpoint, failed};
 use super::local_member::LocalMember;
-use super::wire::Piece;
+use super::wire::{Piece, hex};
 use crate::aws::{Aws, Endpoints, MOST_FILE_BYTES};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::node_files::{SEALED, required_node};
+use crate::node_files::required_node;
+use crate::sealed_bundle;
 
 const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A piece has about 44 KB; a longer line is not etcd's.
@@ -87,11 +88,12 @@ pub(super) async fn take(
     let own = local.endpoint(&client);
     // A read through a majority: the snapshot then contains every write acknowledged so far.
     own.serves().await.map_err(|refusal| failed(&refusal, "reading through a majority"))?;
+    refuse_corrupt(&own).await?;
     let status = own.status().await.map_err(|refusal| failed(&refusal, "asking how the member is"))?;
 
-    let arn = sealing_key_arn(&local.root)?;
     let context = context(&node.cluster);
-    let data_key = aws.keys(Some(arn.clone())).generate(None, &context).await?;
+    let data_key = sealed_bundle::data_key(&local.root, aws, node, &context).await?;
+    let arn = data_key.wrapped_by.clone();
     let sealer = Sealer::new(&data_key, &context, BufWriter::new(draft.create()?))?;
     let (whole, sealer) = stream(&own, sealer).await?;
     let file = sealer.finish()?.into_inner().map_err(|error| unwritable(&draft.path, error.error()))?;
@@ -131,6 +133,24 @@ pub(super) async fn take(
     let bucket = aws.bucket(&node.asset_bucket);
     bucket.put_if(&keys::snapshot_record(&taken.key), &record, &Condition::Absent).await?;
     Ok(taken)
+}
+
+/// Refuses while members are known to differ: this one may be the damaged one. etcd answers reads then as always (`Range` in its
+/// `server/etcdserver/v3_server.go` reads the store, and only what goes through raft meets `applierV3Corrupt`), and streams snapshots.
+async fn refuse_corrupt(own: &Endpoint) -> AgentResult<()> {
+    let alarms = own.alarms().await.map_err(|refusal| failed(&refusal, "asking for alarms"))?.alarms;
+    let Some(alarm) = alarms.iter().find(|alarm| alarm.kind == CORRUPT) else { return Ok(()) };
+    let whose = match alarm.member {
+        0 => "and does not know whose are damaged".to_owned(),
+        member => format!("and names the member {}", hex(member)),
+    };
+    Err(AgentError::lasting(
+        FailureCode::SnapshotCorrupt,
+        format!(
+            "etcd found that its members' data differ ({CORRUPT}), {whose}: a snapshot may be of damaged data"
+        ),
+        "repair the member, then disarm the alarm: \"The data of etcd's members differ\" in docs/runbook.md; earlier snapshots stay as they are",
+    ))
 }
 
 /// Uploads it under an unused key; returns its time and the key.
@@ -258,14 +278,6 @@ fn context(cluster: &str) -> Context {
         ("cluster".to_owned(), cluster.to_owned()),
         ("role".to_owned(), SNAPSHOT_ROLE.to_owned()),
     ])
-}
-
-/// The KMS key that sealed this node's credentials last: the cluster's own, or the installation's.
-fn sealing_key_arn(root: &Path) -> AgentResult<String> {
-    let path = below(root, SEALED);
-    let bytes = fs::read(&path).map_err(|error| unwritable(&path, &error))?;
-    let newest = AwsLc.sealings(&bytes)?.pop();
-    Ok(newest.map(|sealing| sealing.wrapped_by.to_owned()).unwrap_or_default())
 }
 
 /// A sealed temporary file, deleted when dropped, and the lock that allows only one: Systems Manager may deliver a command twice,

@@ -1,5 +1,8 @@
 //! The add-ons: applied in order, again and again, and deleted when they are no longer wanted.
 
+use std::future::Future;
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::discovery::Scope;
@@ -9,16 +12,27 @@ use serde_json::{Value, json};
 use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
 use slipway_core::release::{AddonsPointer, Installed};
+use tokio::time::{Instant, timeout_at};
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Rest};
 use super::objects::{kind, namespace_and_name, resource};
 use super::sources::Library;
+use super::stored::Record as _;
 use super::{MANAGER, prune, stored};
 use crate::api::failed;
 use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// How long after a complete run the next one starts, which also reverts changes that others made meanwhile.
 const FRESH: SignedDuration = SignedDuration::from_mins(5);
+
+/// How long a pass may take for the add-ons. Applying them is hundreds of calls, and a slow API server may take a minute for each. A pass that
+/// takes longer than two minutes makes a gap in the watch of workers (slipway_core::repair), and systemd ends one of five minutes
+/// (`TimeoutStartSec`) before it has written down that it failed. Requests for certificates wait meanwhile.
+const AT_MOST: Duration = Duration::from_secs(60);
+/// The part of that which a single object may take, so that those after it have their turn.
+const OF_ONE: Duration = Duration::from_secs(30);
+/// How long it may take after that to write down what failed.
+const RECORD: Duration = Duration::from_secs(5);
 
 /// The state of a run in which objects could not be applied, and of the passes before the next try.
 pub(super) const INCOMPLETE: &str = "incomplete";
@@ -32,8 +46,32 @@ struct AddonFile {
     addons: Vec<Installed>,
 }
 
-/// Applies the add-ons that the pointer names, if that is due.
+/// Applies the add-ons that the pointer names, if that is due, and ends in time.
 pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: &str) -> AgentResult<Value> {
+    let end = Instant::now() + AT_MOST;
+    // What takes long is bounded on its own, so that its failure is written down.
+    let latest = end + RECORD + RECORD;
+    within(latest, "the add-ons", apply_until(client, library, cluster, end)).await
+}
+
+/// The result of `work`, or a failure if that is not there in time. `what`: what it does it to.
+async fn within<T>(end: Instant, what: &str, work: impl Future<Output = AgentResult<T>>) -> AgentResult<T> {
+    timeout_at(end, work).await.unwrap_or_else(|_| {
+        Err(AgentError::passing(
+            FailureCode::KubernetesUnavailable,
+            format!("{what}: not done in the time of a pass: the API server on this machine, a webhook that it asks, or S3 is slow"),
+            "see `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations`, and the latency of the API server and of etcd; the \
+             next pass goes on with it",
+        ))
+    })
+}
+
+async fn apply_until(
+    client: &Client,
+    library: &impl Library,
+    cluster: &str,
+    end: Instant,
+) -> AgentResult<Value> {
     let Some(pointer) = library.get(&keys::addons_pointer(cluster)).await? else {
         return Ok(json!({ "state": "none", "why": "no rollout has ended yet" }));
     };
@@ -69,23 +107,29 @@ pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: 
         }
     }
 
-    let mut failures = Vec::new();
-    for object in &objects {
-        if let Err(failure) = apply(client, object).await {
-            failures.push(json!({ "object": display_name(object), "error": failure }));
+    let rest = kept.record.rest(&pointer.digest);
+    let mut tried = apply_each(&objects, rest, end, |object| apply(client, object)).await;
+    let mut gone = prune::Pruned::default();
+    if tried.failures.is_empty() {
+        let pruning = prune_until(client, &kept.record, &objects);
+        match within(end, "objects that no add-on has any more", pruning).await {
+            Ok(pruned) => gone = pruned,
+            Err(failure) if Instant::now() >= end => {
+                tried.rest.from = objects.len();
+                tried.failures.push(json!({ "object": "what is to be deleted", "error": failure }));
+            }
+            Err(failure) => return Err(failure),
         }
     }
-    if !failures.is_empty() {
+    if !tried.failures.is_empty() {
         // If another controller wrote it meanwhile, it has tried too.
-        kept.record.record_failure(&pointer.digest, Timestamp::now());
-        kept.write(client).await?;
-        return Ok(json!({ "state": INCOMPLETE, "digest": pointer.digest, "failures": failures }));
+        kept.record.record_failure(&pointer.digest, Timestamp::now(), tried.rest);
+        // A slow API server may not take this in time, either. What failed is said all the same.
+        if let Err(failure) = within(Instant::now() + RECORD, Ledger::NAME, kept.write(client)).await {
+            tried.failures.push(json!({ "object": Ledger::NAME, "error": failure }));
+        }
+        return Ok(json!({ "state": INCOMPLETE, "digest": pointer.digest, "failures": tried.failures }));
     }
-    let gone = match stored::read::<Ledger>(client).await? {
-        // A later generation decides what is wanted.
-        later if later.record.generation > pointer.generation => prune::Pruned::default(),
-        _ => prune::prune(client, &kept.record.kinds, &objects).await?,
-    };
     kept.record.digest.clone_from(&pointer.digest);
     kept.record.applied_at = Some(now);
     kept.record.failed = None;
@@ -101,6 +145,52 @@ pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: 
         "pruned": gone.pruned,
         "left": gone.left,
     }))
+}
+
+/// A try to apply objects.
+#[derive(Debug, Default)]
+struct Tried {
+    failures: Vec<Value>,
+    /// What the next try has to apply, if there are failures.
+    rest: Rest,
+}
+
+/// Applies the objects of `rest` in their order, until `end`.
+async fn apply_each<'o, F>(
+    objects: &[&'o Value],
+    rest: Rest,
+    end: Instant,
+    apply: impl Fn(&'o Value) -> F,
+) -> Tried
+where
+    F: Future<Output = AgentResult<()>>,
+{
+    let mut failures = Vec::new();
+    for (index, object) in objects.iter().enumerate().skip(rest.from) {
+        let (name, lacking) = (display_name(object), rest.lacking || !failures.is_empty());
+        let applied = within(end.min(Instant::now() + OF_ONE), &name, apply(object)).await;
+        let Err(failure) = applied else { continue };
+        failures.push(json!({ "object": name, "error": failure }));
+        if Instant::now() >= end {
+            return Tried { failures, rest: Rest { from: index, lacking } };
+        }
+    }
+    if rest.lacking && failures.is_empty() {
+        let why = "the tries before could not apply all others, so the next one begins with the first";
+        let failure = AgentError::passing(FailureCode::KubernetesUnavailable, why, "their answers say which");
+        failures.push(json!({ "object": "the others", "error": failure }));
+    }
+    Tried { failures, rest: Rest::default() }
+}
+
+/// Deletes what no add-on has any more.
+async fn prune_until(client: &Client, begun: &Ledger, objects: &[&Value]) -> AgentResult<prune::Pruned> {
+    let newest = stored::read::<Ledger>(client).await?;
+    if newest.record.generation > begun.generation {
+        // A later generation decides what is wanted.
+        return Ok(prune::Pruned::default());
+    }
+    prune::prune(client, &begun.kinds, objects).await
 }
 
 fn read_pointer(bytes: &[u8]) -> AgentResult<AddonsPointer> {
@@ -161,4 +251,88 @@ async fn apply(client: &Client, object: &Value) -> AgentResult<()> {
     let params = PatchParams::apply(MANAGER).force();
     let applied = api.patch(&name, &params, &Patch::Apply(object)).await;
     applied.map(|_| ()).map_err(|error| failed(&display_name(object), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// The names of what a try asked for, of what failed, and what the next one has to apply. `hangs`: these objects are never answered.
+    async fn tried(
+        rest: Rest,
+        at_most: Duration,
+        hangs: &[&str],
+        fails: &[&str],
+    ) -> (String, Vec<String>, Rest) {
+        let objects: Vec<Value> = ["a", "b", "c", "d"]
+            .map(|name| json!({ "apiVersion": "v1", "kind": "K", "metadata": { "name": name } }))
+            .into();
+        let objects: Vec<&Value> = objects.iter().collect();
+        let asked = RefCell::new(String::new());
+        let apply = |object: &Value| {
+            let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+            asked.borrow_mut().push_str(&name);
+            let (hangs, fails) = (hangs.contains(&name.as_str()), fails.contains(&name.as_str()));
+            async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
+                let failure = || AgentError::passing(FailureCode::KubernetesRefused, "no", "none");
+                if fails { Err(failure()) } else { Ok(()) }
+            }
+        };
+        let tried = apply_each(&objects, rest, Instant::now() + at_most, apply).await;
+        let named = tried.failures.iter().map(|one| one["object"].as_str().unwrap().to_owned());
+        let said: Vec<String> = named.collect();
+        if let [.., last] = tried.failures.as_slice()
+            && hangs.iter().any(|name| last["object"] == format!("K {name}"))
+        {
+            let why = last["error"]["message"].as_str().unwrap();
+            assert!(
+                why.starts_with(last["object"].as_str().unwrap()) && why.contains("time of a pass"),
+                "{why}"
+            );
+        }
+        (asked.into_inner(), said, tried.rest)
+    }
+
+    const SOON: Duration = Duration::from_millis(50);
+    const LATER: Duration = Duration::from_secs(20);
+    const ALL: Rest = Rest { from: 0, lacking: false };
+
+    /// Each call may take a minute, and systemd ends a pass of five minutes before it has written down that it failed.
+    #[tokio::test]
+    async fn an_api_server_that_does_not_answer_ends_a_try_in_time_and_the_next_one_goes_on_there() {
+        let rest = Rest { from: 2, lacking: false };
+        assert_eq!(tried(ALL, SOON, &["c"], &[]).await, ("abc".to_owned(), vec!["K c".to_owned()], rest));
+        assert_eq!(tried(rest, LATER, &[], &[]).await, ("cd".to_owned(), vec![], ALL));
+        // What failed before the time was up is not forgotten: the list begins anew after its end.
+        let (_, failed, rest) = tried(ALL, SOON, &["c"], &["a"]).await;
+        assert_eq!(
+            (failed, rest),
+            (vec!["K a".to_owned(), "K c".to_owned()], Rest { from: 2, lacking: true })
+        );
+        assert_eq!(tried(rest, LATER, &[], &[]).await, ("cd".to_owned(), vec!["the others".to_owned()], ALL));
+        // All were applied, and only what is to be deleted is left.
+        let nothing = Rest { from: 4, lacking: false };
+        assert_eq!(tried(nothing, LATER, &[], &[]).await, (String::new(), vec![], ALL));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_applied_keeps_nothing_else_from_being_applied() {
+        let failed = vec!["K a".to_owned(), "K c".to_owned()];
+        assert_eq!(tried(ALL, LATER, &[], &["a", "c"]).await, ("abcd".to_owned(), failed, ALL));
+    }
+
+    /// Two looks at the workers must not be further apart than slipway_core::repair allows.
+    #[test]
+    fn a_pass_ends_before_the_watch_of_workers_has_a_gap_and_before_systemd_ends_it() {
+        assert!(OF_ONE < AT_MOST, "the next object has its turn");
+        // The timer starts the next pass 20 s later, at the latest.
+        assert!(AT_MOST + RECORD + RECORD + Duration::from_secs(20) < Duration::from_secs(100));
+    }
 }

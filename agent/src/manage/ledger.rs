@@ -36,6 +36,25 @@ pub(super) struct Failed {
     pub(super) tries: u32,
     /// The end of the last one.
     pub(super) at: Timestamp,
+    /// The objects that it did not come to, if its time was up: the next one begins with them.
+    #[serde(default, skip_serializing_if = "Rest::is_all")]
+    pub(super) rest: Rest,
+}
+
+/// What is left to apply of a list of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Rest {
+    /// The first of them.
+    pub(super) from: usize,
+    /// Some before it could not be applied, so this list cannot become complete.
+    pub(super) lacking: bool,
+}
+
+impl Rest {
+    fn is_all(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The first pause after a failed try; it doubles up to the interval of successful runs.
@@ -53,11 +72,17 @@ impl Ledger {
         })
     }
 
-    /// Records a failed try of `digest`.
-    pub(super) fn record_failure(&mut self, digest: &str, at: Timestamp) {
-        let before = self.failed.as_ref().filter(|failed| failed.digest == digest);
+    /// What the next try of `digest` has to apply.
+    pub(super) fn rest(&self, digest: &str) -> Rest {
+        let failed = self.failed.as_ref().filter(|failed| failed.digest == digest);
+        failed.map(|failed| failed.rest).unwrap_or_default()
+    }
+
+    /// Records a failed try of `digest`, and what it did not come to. If it came further than the one before, the pauses begin anew.
+    pub(super) fn record_failure(&mut self, digest: &str, at: Timestamp, rest: Rest) {
+        let before = self.failed.as_ref().filter(|failed| failed.digest == digest && failed.rest == rest);
         let tries = before.map_or(0, |failed| failed.tries).saturating_add(1);
-        self.failed = Some(Failed { digest: digest.to_owned(), tries, at });
+        self.failed = Some(Failed { digest: digest.to_owned(), tries, at, rest });
     }
 
     /// Whether `digest` was completely applied less than `ago` before `now`.

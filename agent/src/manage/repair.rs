@@ -5,7 +5,8 @@
 //!
 //! **Who may be replaced** is said by EC2, not by the Node: a kubelet may write labels on its own Node, and those of a controller could name a
 //! pool. The machine must have the tags of the pool, and the role of the controllers reaches groups of pools only. A worker that calls itself one
-//! of another pool also takes no turn in that pool: it would keep the workers there from being repaired.
+//! of another pool also takes no turn in that pool: it would keep the workers there from being repaired. **Nor does a Node whose machine is gone.**
+//! The cloud controller manager deletes such Nodes; without it they stay, cordoned, and would look like repairs that never end.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,6 +34,8 @@ const UPTIME: &str = "/proc/uptime";
 const AUTOSCALER_REMOVES: &str = "ToBeDeletedByClusterAutoscaler";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const CLUSTER: &str = "slipway:cluster";
+/// The state of an instance that never comes back. EC2 shows it for about an hour (EC2 user guide, "Terminate Amazon EC2 instances").
+const TERMINATED: &str = "terminated";
 
 impl Record for Ledger {
     const NAME: &'static str = "slipway-repairs";
@@ -83,7 +86,7 @@ pub(super) async fn repair(
     if ill.iter().any(|one| one.verdict != Verdict::Told) {
         let mut stored = stored::read::<Ledger>(client).await?;
         let mut counted = workers;
-        let mut strangers: Vec<Ill> = Vec::new();
+        let mut aside = set_gone_aside(cloud, &mut counted, ill).await?;
         loop {
             ill = decide(&counted, &seen.watch, &stored.record, &settings, now);
             let found = set_strangers_aside(cloud, &site.cluster, &mut ill).await?;
@@ -91,9 +94,9 @@ pub(super) async fn repair(
                 break;
             }
             counted.retain(|worker| found.iter().all(|one| one.uid != worker.uid));
-            strangers.extend(found);
+            aside.extend(found);
         }
-        ill.extend(strangers);
+        ill.extend(aside);
         for one in ill.iter_mut().filter(|one| one.verdict == Verdict::Repair) {
             match replace(client, cloud, &site.cluster, one, &mut stored, now).await? {
                 Ok(()) => repaired.push(one.node.clone()),
@@ -106,6 +109,25 @@ pub(super) async fn repair(
     seen.write(&site.root)?;
     let news = !seen.says_the_same(&before);
     Ok(json!({ "state": "looked", "unready": seen.unready, "repaired": repaired, "news": news }))
+}
+
+/// Takes the Nodes out of `workers` whose machines EC2 no longer has. Returns those of them that are ill.
+async fn set_gone_aside(
+    cloud: &impl Cloud,
+    workers: &mut Vec<Worker>,
+    ill: Vec<Ill>,
+) -> AgentResult<Vec<Ill>> {
+    // Nobody reports for a machine that is gone.
+    let ids: Vec<&str> =
+        workers.iter().filter(|worker| !worker.ready).map(|worker| worker.name.as_str()).collect();
+    let machines = cloud.machines(&ids).await?;
+    let is_gone = |name: &str| machines.get(name).is_none_or(|machine| machine.state == TERMINATED);
+    workers.retain(|worker| worker.ready || !is_gone(&worker.name));
+    let gone = ill.into_iter().filter(|one| is_gone(&one.node)).map(|one| {
+        let why = format!("its machine is gone, and its Node is not: kubectl delete node {}", one.node);
+        Ill { verdict: Verdict::Wait(Wait::Machine { why }), ..one }
+    });
+    Ok(gone.collect())
 }
 
 /// Takes those out of `ill` that would be repaired, and whose machines EC2 calls another pool's.

@@ -10,7 +10,7 @@ use super::judge::{
     JOIN_TIME, Machine, Registration, Requester, Verdict, bootstrapping_node, judge_client, judge_serving,
     serving_node,
 };
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Rest};
 use super::units;
 use crate::bootstrap::Patience;
 
@@ -279,7 +279,7 @@ fn what_cannot_be_applied_is_tried_at_growing_pauses_and_anything_new_at_once() 
     };
     assert!(!is_backing_off(&ledger, "d", 0));
     for longest in [10, 20, 40, 80, 160, 300, 300] {
-        ledger.record_failure("d", now());
+        ledger.record_failure("d", now(), Rest::default());
         assert!(
             is_backing_off(&ledger, "d", longest - 1) && !is_backing_off(&ledger, "d", longest),
             "{longest}"
@@ -287,8 +287,26 @@ fn what_cannot_be_applied_is_tried_at_growing_pauses_and_anything_new_at_once() 
         assert!(!is_backing_off(&ledger, "e", 0), "another set is not what failed");
     }
     assert!(!is_backing_off(&ledger, "d", -301), "a clock that is ahead keeps nobody from it");
-    ledger.record_failure("e", now());
+    ledger.record_failure("e", now(), Rest::default());
     assert!(!is_backing_off(&ledger, "e", 10), "it begins anew");
+}
+
+/// All controllers share it, and any of them goes on. An API server that is slow and works is no reason to pause longer each time.
+#[test]
+fn a_try_whose_time_was_up_goes_on_where_it_stopped_without_a_longer_pause() {
+    let mut ledger = Ledger::default();
+    assert_eq!(ledger.rest("d"), Rest::default());
+    for from in [40, 80, 120] {
+        let rest = Rest { from, lacking: false };
+        ledger.record_failure("d", now(), rest);
+        let text = serde_json::to_string(&ledger).unwrap();
+        ledger = serde_json::from_str(&text).unwrap();
+        assert_eq!(ledger.rest("d"), rest, "{text}");
+        assert!(!ledger.is_backing_off("d", now() + SignedDuration::from_secs(10), minutes(5)), "{from}");
+    }
+    assert_eq!(ledger.rest("e"), Rest::default(), "another set begins with its first object");
+    ledger.record_failure("d", now(), ledger.rest("d"));
+    assert!(ledger.is_backing_off("d", now() + SignedDuration::from_secs(10), minutes(5)), "no progress");
 }
 
 #[test]

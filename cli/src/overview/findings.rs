@@ -10,7 +10,7 @@ use slipway_core::status::{RolloutState, SpecResult, SpecStatus};
 use slipway_core::words::moment;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::State;
-use slipway_rollout::Ignored;
+use slipway_rollout::{Departure, Ignored};
 
 use super::RolloutView;
 use super::certificates::{Expiry, fate};
@@ -242,8 +242,13 @@ fn ailing(node: &Node, about: &str) -> Option<Finding> {
     (!status.as_asked).then(|| finding(Gravity::Notice, &node.instance, message, help))
 }
 
-/// Workers that are not Ready, as controllers have seen it. Of several reports about one, the newest counts.
-pub(super) fn of_workers(nodes: &[Node], now: Timestamp) -> Vec<Finding> {
+/// Workers that are not Ready, as controllers have seen it. Of several reports about one, the newest counts. `departures`: the machines that
+/// are drained, by id.
+pub(super) fn of_workers(
+    nodes: &[Node],
+    departures: &BTreeMap<String, Departure>,
+    now: Timestamp,
+) -> Vec<Finding> {
     let mut workers: BTreeMap<&str, (Timestamp, &UnreadyWorker)> = BTreeMap::new();
     for controller in nodes.iter().filter(|node| node.standing == NodeState::Up) {
         for (at, one) in
@@ -267,8 +272,12 @@ pub(super) fn of_workers(nodes: &[Node], now: Timestamp) -> Vec<Finding> {
             ),
             Word::Known(RepairState::Waits) => {
                 let why = one.why.as_deref().map(plain).unwrap_or_default();
+                // The controllers do not know what a drain waits for.
+                let departs = departures.get(&one.node).map(|departure| departure.in_words(&one.node));
+                let departs = departs.map(|words| format!("; Slipway {}", plain(&words))).unwrap_or_default();
                 let help = format!("kubectl describe node {node}");
-                finding(Gravity::Wrong, &one.node, format!("{message}, and not replaced yet: {why}"), help)
+                let message = format!("{message}, and not replaced yet: {why}{departs}");
+                finding(Gravity::Wrong, &one.node, message, help)
             }
             Word::Known(RepairState::Told) | Word::Other(_) => {
                 let help = format!(
@@ -442,14 +451,24 @@ mod tests {
             ),
             controller("i-3", 1, NodeState::Silent, &[worker("i-e", "told")]),
         ];
-        let found = of_workers(&nodes, now);
+        let drains: BTreeMap<String, Departure> = serde_json::from_value(json!({"i-c": {
+            "role": "pool-general", "group": "c-pool-general", "cause": "autoScaling", "since": at(400),
+            "state": {"drain": {"drain": {"held": {"pods": [{"pod": "default/web-0", "cause": "terminating", "why": "it should have been gone"}]}}}},
+        }}))
+        .unwrap();
+        let found = of_workers(&nodes, &drains, now);
         let short: Vec<_> = found.iter().map(|one| (one.about.as_str(), one.gravity)).collect();
         let wrong = Gravity::Wrong;
         assert_eq!(short, [("i-a", wrong), ("i-b", Gravity::Notice), ("i-c", wrong), ("i-d", wrong)]);
         assert!(found[0].help.contains("--instance-id i-a --health-status Unhealthy"), "{:?}", found[0]);
         assert!(found[0].message.contains("of the pool general is not Ready"), "{:?}", found[0]);
         assert!(found[1].message.ends_with("Auto Scaling was told to replace it"), "{:?}", found[1]);
-        assert!(found[2].message.ends_with("not replaced yet: too many"), "{:?}", found[2]);
+        let drain = "Slipway drains i-c, which waits for default/web-0: it should have been gone";
+        assert!(
+            found[2].message.ends_with(&format!("not replaced yet: too many; {drain}")),
+            "{:?}",
+            found[2]
+        );
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub struct NodeState {
     pub last_forced: Option<Timestamp>,
     /// Since when its kubelet has been silent, if it is: its condition Ready is `Unknown`.
     pub silent: Option<Timestamp>,
+    /// Since when its kubelet has said that it can run no pods, if it does: its condition Ready is `False`.
+    pub unable: Option<Timestamp>,
 }
 
 /// A pod on the node.
@@ -241,6 +243,8 @@ pub enum Stays {
     Returns,
     /// It should have been gone for minutes, and the kubelet that would say so has been silent for as long.
     Silent,
+    /// It should have been gone for minutes, and its kubelet has said for a quarter of an hour that it can run no pods, so it can stop none.
+    Unable,
 }
 
 /// The time from one instant to another. Negative if `to` is earlier, as with clocks that differ.

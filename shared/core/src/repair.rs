@@ -34,9 +34,14 @@ const GAP_S: u64 = 120;
 const LOOK_S: u64 = 45;
 /// The time from one repair of a pool to the next one, at least.
 pub const PAUSE: SignedDuration = SignedDuration::from_mins(15);
-/// How long the successor of a repaired worker is waited for. If the way to the workers is closed, none becomes Ready, and a pool loses four
-/// machines a day.
+/// How long a repaired worker may take to go, and then its successor to become Ready, before the next one of its pool is repaired. If the way to
+/// the workers is closed, none becomes Ready, and a pool loses four machines a day. A drain may take 48 hours, and one of several ill workers
+/// must not keep the others ill for as long.
 pub const PATIENCE: SignedDuration = SignedDuration::from_hours(6);
+/// After so many repairs of a pool [`WITHIN`] this time, people are asked first. Successors that become Ready and fail after a while fail for a
+/// reason that comes with them, and each repair costs its pods an interruption.
+const MOST_REPAIRS: usize = 3;
+const WITHIN: SignedDuration = SignedDuration::from_hours(6);
 /// From so many workers in a hundred on that are not Ready, the fault is not that of one machine: `--unhealthy-zone-threshold` of
 /// kube-controller-manager.
 const MOST_PERCENT: usize = 55;
@@ -137,14 +142,39 @@ pub struct Begun {
     pub uid: String,
     /// When, by the clock of the controller that began it.
     pub at: Timestamp,
+    /// The times of the repairs of other workers of the pool before it, [`WITHIN`] its time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Timestamp>,
 }
 
 impl Ledger {
     /// Notes that the repair of this worker begins. It must be stored before Auto Scaling is told.
     pub fn begin(&mut self, ill: &Ill, at: Timestamp) {
-        let begun = Begun { node: ill.node.clone(), uid: ill.uid.clone(), at };
+        let mut earlier = Vec::new();
+        if let Some(last) = self.pools.remove(&ill.pool) {
+            // Auto Scaling may be told of the same worker again and again.
+            let another = (last.uid != ill.uid).then_some(last.at);
+            earlier.extend(last.earlier.into_iter().chain(another).filter(|time| is_within(*time, at)));
+        }
+        let begun = Begun { node: ill.node.clone(), uid: ill.uid.clone(), at, earlier };
         self.pools.insert(ill.pool.clone(), begun);
     }
+}
+
+impl Begun {
+    /// How long ago it was begun. A controller whose clock was ahead must not hold the others for ever.
+    fn age(&self, now: Timestamp) -> SignedDuration {
+        now.duration_since(self.at).abs()
+    }
+
+    /// How many workers of its pool were repaired lately.
+    fn lately(&self, now: Timestamp) -> usize {
+        self.earlier.iter().chain([&self.at]).filter(|time| is_within(**time, now)).count()
+    }
+}
+
+fn is_within(time: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(time).abs() < WITHIN
 }
 
 /// A worker that has not been Ready for longer than its pool allows.
@@ -200,6 +230,8 @@ pub enum Verdict {
 pub enum Wait {
     /// Somebody is removing it already, or has cordoned it.
     Leaving,
+    /// Auto Scaling was told to replace it [`PATIENCE`] ago, and it is still there.
+    Stuck,
     /// It may still be booting.
     Young,
     /// Its machine cannot be replaced.
@@ -231,6 +263,8 @@ pub enum Wait {
         /// The Node that is gone.
         node: String,
     },
+    /// [`MOST_REPAIRS`] workers of its pool were repaired [`WITHIN`] the last hours.
+    Often,
 }
 
 /// Workers that are counted together.
@@ -258,6 +292,11 @@ impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Leaving => f.write_str("it is cordoned, or being removed already"),
+            Self::Stuck => write!(
+                f,
+                "Auto Scaling was told to replace it more than {} hours ago, and it is still there",
+                PATIENCE.as_hours()
+            ),
             Self::Young => f.write_str("it may still be booting"),
             Self::Machine { why } => f.write_str(why),
             Self::Many { of, unready, all } => write!(
@@ -270,6 +309,12 @@ impl fmt::Display for Wait {
             Self::Successor { node } => {
                 write!(f, "no successor of {node} of the same pool has become Ready yet")
             }
+            Self::Often => write!(
+                f,
+                "{MOST_REPAIRS} workers of the same pool were replaced in the last {} hours, so the fault is hardly that of single machines: \
+                 find what makes them fail, for example a DaemonSet",
+                WITHIN.as_hours()
+            ),
         }
     }
 }

@@ -48,7 +48,8 @@ pub enum UpgradeTo {
 }
 
 /// The lock of `cluster` with everything that it needs: what is pinned stays, and what is missing is looked up and stored. `etcd` tells
-/// which members are deployed, `stands` which releases. `upgrade` changes what is pinned. `check` may refuse the releases and the agents that
+/// which members are deployed, `stands` which releases. `former_kms_key` is the KMS key that the cluster
+/// moves away from. `upgrade` changes what is pinned. `check` may refuse the releases and the agents that
 /// were found before anything else is looked up and before anything is stored.
 ///
 /// # Errors
@@ -62,6 +63,7 @@ pub async fn resolve(
     cluster: &Cluster,
     etcd: &DeployedMembers,
     stands: &[&Rendering],
+    former_kms_key: Option<&str>,
     upgrade: Option<&Upgrade>,
     now: Timestamp,
     check: impl Fn(&Lock) -> Result<(), NotPrepared> + Send,
@@ -83,6 +85,7 @@ pub async fn resolve(
         new.pin_known(&missing);
         new.etcd_members = settle(cluster, &old.etcd_members, etcd);
         new.settle_way_to_aws(cluster, stands.iter().copied());
+        new.former_kms_keys.extend(former_kms_key.map(str::to_owned));
         pin_agents(assets, &missing.agent, &mut new).await?;
         check(&new)?;
         new.addon_images.extend(digests(registry, missing.addon_images).await?);

@@ -533,7 +533,11 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
         if grave { Err(NotPrepared::Rejected(found)) } else { Ok(()) }
     };
     // Before anything is stored: a spec whose imports are refused changes nothing.
-    let imported = imported(ports, imports, &places, &cluster, now).await?;
+    let manifest = store::load::<Manifest>(ports.assets, &keys::manifest(&cluster.name)).await?;
+    let manifest = manifest.value.unwrap_or_default();
+    let imported = imported(ports, imports, &places, &cluster, &manifest, now).await?;
+    let present = ports.keys.name(cluster.kms_key_arn.as_deref());
+    let former_key = Some(manifest.sealed_under.as_str()).filter(|key| !key.is_empty() && *key != present);
     let etcd = running.baseline.etcd(running.in_progress);
     let stands: Vec<&Rendering> = running.stands().collect();
     let upgrade = running.upgrade.as_ref();
@@ -544,6 +548,7 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
         &cluster,
         &etcd,
         &stands,
+        former_key,
         upgrade,
         now,
         check,
@@ -572,11 +577,10 @@ async fn imported<S, A: Objects, K, P, R, B, C: Crypto>(
     imports: &impl Imports,
     places: &Places,
     cluster: &Cluster,
+    manifest: &Manifest,
     now: Timestamp,
 ) -> Result<credentials::Imported, NotPrepared> {
-    let manifest = store::load::<Manifest>(ports.assets, &keys::manifest(&cluster.name)).await?;
-    let manifest = manifest.value.unwrap_or_default();
     let (imported, objections) =
-        imports::read(imports, ports.assets, ports.crypto, cluster, &manifest, now).await?;
+        imports::read(imports, ports.assets, ports.crypto, cluster, manifest, now).await?;
     if objections.is_empty() { Ok(imported) } else { Err(NotPrepared::Rejected(places.findings(objections))) }
 }

@@ -209,6 +209,12 @@ impl Context<'_> {
         self.cluster.kms_key_arn.as_deref().unwrap_or(&self.site.kms_key_arn)
     }
 
+    /// The KMS keys that sealed before that one.
+    pub(super) fn former_kms_key_arns(&self) -> Vec<&str> {
+        let present = self.kms_key_arn();
+        self.lock.former_kms_keys.iter().map(String::as_str).filter(|key| *key != present).collect()
+    }
+
     /// The AWS partition of the region.
     pub(super) fn partition(&self) -> &'static str {
         self.cluster.partition()

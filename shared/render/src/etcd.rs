@@ -172,10 +172,7 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
             "SealOwnSnapshots",
             &["kms:Decrypt", "kms:GenerateDataKey"],
             json!(context.kms_key_arn()),
-            json!({ "StringEquals": {
-                "kms:EncryptionContext:cluster": context.cluster.name,
-                "kms:EncryptionContext:role": SNAPSHOT_ROLE,
-            } }),
+            iam::sealed_for(context, SNAPSHOT_ROLE),
         ),
         allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null),
         allow("AttachOwnVolume", &["ec2:AttachVolume"], ec2("volume"), tagged),
@@ -206,6 +203,7 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
             }),
         ),
     ];
+    statements.extend(iam::open_former(context, "OpenFormerSnapshots", SNAPSHOT_ROLE));
     // To attach an encrypted volume, the member has to create a grant for EC2. The policy of AWS' own key for EBS allows this through EC2;
     // the account may have chosen another default key, which the spec does not name.
     let key = match &member.data_volume.kms_key_arn {

@@ -183,10 +183,7 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
             "OpenOwnCredentials",
             &["kms:Decrypt"],
             json!(context.kms_key_arn()),
-            json!({ "StringEquals": {
-                "kms:EncryptionContext:cluster": cluster,
-                "kms:EncryptionContext:role": role,
-            } }),
+            sealed_for(context, &role),
         ),
         // The SSM agent's part of Run Command. Of these actions only `ssm:UpdateInstanceInformation` knows machines as resources (service
         // authorization reference), and no policy variable is the id of the caller's machine alone. AWS' managed policy would also
@@ -222,5 +219,21 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
         ),
     ];
     statements.extend(programs);
+    // The sealed bundle on the disk of a running machine stays as it was when the machine booted.
+    statements.extend(open_former(context, "OpenFormerCredentials", &role));
     statements
+}
+
+/// KMS matches the encryption context exactly.
+pub(super) fn sealed_for(context: &Context<'_>, role: &str) -> Value {
+    json!({ "StringEquals": {
+        "kms:EncryptionContext:cluster": context.cluster.name,
+        "kms:EncryptionContext:role": role,
+    } })
+}
+
+/// To open, and not to seal, what is for `role` and was sealed before the cluster moved to its present KMS key.
+pub(super) fn open_former(context: &Context<'_>, sid: &str, role: &str) -> Option<Value> {
+    let former = context.former_kms_key_arns();
+    (!former.is_empty()).then(|| allow(sid, &["kms:Decrypt"], json!(former), sealed_for(context, role)))
 }

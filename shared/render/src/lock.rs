@@ -45,6 +45,10 @@ pub struct Lock {
     /// SHA-256 of each program that nodes install, by its publisher's URL.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub program_files: BTreeMap<String, String>,
+    /// The KMS keys under which the cluster's credentials were sealed before the present one. Its machines may still open what was sealed
+    /// under these: snapshots of etcd, and the sealed bundles on their disks. None is ever removed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub former_kms_keys: BTreeSet<String>,
     /// When each kind of pin was last looked up. Missing: before locks recorded this.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub looked_up: BTreeMap<Pin, Timestamp>,

@@ -12,6 +12,7 @@ mod orchestrated;
 mod rotation;
 mod runs;
 mod snapshots;
+mod snapshots_in_trouble;
 mod verbs;
 mod writer;
 

@@ -2,9 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -14,6 +21,7 @@ use slipway_ports::{ErrorKind, Keys as _};
 use slipway_tests::imds::{self, Imds};
 use slipway_tests::moto::Moto;
 use slipway_tests::tools;
+use tokio::net::TcpListener;
 
 use crate::scripted::Scripted;
 
@@ -70,6 +78,45 @@ async fn objects_go_to_the_bucket_and_come_back() {
 
     let error = aws.bucket("nobodys").get(key).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Missing, "{error}");
+}
+
+/// moto's S3, whose answer to the first upload is lost on the way.
+async fn storage_that_loses_an_answer(moto: String) -> String {
+    let uploads = Arc::new(AtomicUsize::new(0));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let app = Router::new().fallback(async move |request: Request| {
+        let (parts, body) = request.into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap();
+        let is_lost = parts.method == Method::PUT && uploads.fetch_add(1, Ordering::Relaxed) == 0;
+        let mut sent =
+            reqwest::Client::new().request(parts.method, format!("{moto}{}", parts.uri)).body(body);
+        for (name, value) in parts.headers.iter().filter(|(name, _)| *name != "host") {
+            sent = sent.header(name, value);
+        }
+        let answer = sent.send().await.unwrap();
+        if is_lost {
+            return (StatusCode::SERVICE_UNAVAILABLE, HeaderMap::new(), Bytes::new());
+        }
+        (answer.status(), answer.headers().clone(), answer.bytes().await.unwrap())
+    });
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    url
+}
+
+#[tokio::test]
+async fn an_upload_whose_answer_was_lost_counts_as_done_and_somebody_elses_does_not() {
+    let moto = Moto::start(&[]).await.unwrap();
+    moto.operator(REGION).create_bucket("assets").await;
+    let (aws, _imds) = client_of(&storage_that_loses_an_answer(moto.url().to_owned()).await).await;
+    let bucket = aws.bucket("assets");
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    std::fs::write(&from, b"a snapshot").unwrap();
+    assert!(bucket.upload_new("clusters/a/etcd-snapshots/1.db", &from).await.unwrap(), "it is there");
+    assert_eq!(bucket.get("clusters/a/etcd-snapshots/1.db").await.unwrap().unwrap(), b"a snapshot");
+    // Another upload of the same bytes is another upload.
+    assert!(!bucket.upload_new("clusters/a/etcd-snapshots/1.db", &from).await.unwrap(), "the name is taken");
 }
 
 #[tokio::test]

@@ -38,9 +38,11 @@ const NO_LIFECYCLE_ACTION: (u16, &str) = (
 );
 
 /// The part of an account that one member needs.
-struct Account {
+pub(super) struct Account {
     moto: Moto,
-    groups: Scripted,
+    /// In place of S3.
+    pub(super) storage: Option<String>,
+    pub(super) groups: Scripted,
     imds: Imds,
     instance: String,
     volume: String,
@@ -51,7 +53,7 @@ struct Account {
 }
 
 impl Account {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let moto = Moto::start(&[]).await.unwrap();
         let operator = moto.operator(REGION);
         operator.create_bucket(BUCKET).await;
@@ -85,6 +87,7 @@ impl Account {
             },
             config: node_role.config.clone(),
             moto,
+            storage: None,
             groups,
             imds,
             instance,
@@ -124,6 +127,7 @@ impl Account {
     fn aws(&self) -> Aws {
         let variables = BTreeMap::from([
             ("AWS_ENDPOINT_URL", self.moto.url()),
+            ("AWS_ENDPOINT_URL_S3", self.storage.as_deref().unwrap_or(self.moto.url())),
             ("AWS_ENDPOINT_URL_AUTO_SCALING", &self.groups.url),
             ("AWS_EC2_METADATA_SERVICE_ENDPOINT", self.imds.url()),
         ]);
@@ -155,7 +159,7 @@ impl Account {
 
 /// A machine in a folder, with a simulated systemd.
 #[derive(Debug, Clone)]
-struct Machine {
+pub(super) struct Machine {
     root: PathBuf,
     systemd: Arc<Mutex<Systemd>>,
     death: Arc<Notify>,
@@ -172,7 +176,7 @@ struct Systemd {
 }
 
 impl Machine {
-    fn new(folder: &Path, account: &Account) -> Self {
+    pub(super) fn new(folder: &Path, account: &Account) -> Self {
         let root = folder.join("root");
         let machine = Self { root, systemd: Arc::default(), death: Arc::default() };
         machine.file(&format!("{HOME}/node.json"), serde_json::to_vec(&account.node).unwrap());
@@ -187,7 +191,7 @@ impl Machine {
     }
 
     #[allow(clippy::unused_self, reason = "it is the machine's")]
-    fn device(&self, account: &Account) -> String {
+    pub(super) fn device(&self, account: &Account) -> String {
         format!("/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{}", account.volume.replace('-', ""))
     }
 
@@ -195,13 +199,13 @@ impl Machine {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    fn file(&self, path: &str, bytes: impl AsRef<[u8]>) {
+    pub(super) fn file(&self, path: &str, bytes: impl AsRef<[u8]>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
     }
 
-    async fn bootstrap(&self, account: &Account) -> AgentResult<Bootstrap<Self>> {
+    pub(super) async fn bootstrap(&self, account: &Account) -> AgentResult<Bootstrap<Self>> {
         let host = Host { root: self.root.clone(), commands: self.clone() };
         let patience = Patience {
             // Enough for a machine that is busy with other tests.

@@ -9,5 +9,6 @@ mod pulling;
 mod repairing;
 mod retiring;
 mod scripted;
+mod silent_storage;
 mod storage;
 mod userdata;

@@ -117,12 +117,20 @@ struct Account {
     role: &'static str,
     /// A machine that is of another pool.
     stranger: Option<&'static str>,
+    /// A machine that EC2 does not have, or shows as terminated.
+    gone: Option<(&'static str, Gone)>,
     reported: Mutex<Vec<String>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gone {
+    Unknown,
+    Terminated,
 }
 
 impl Account {
     fn with(role: &'static str) -> Self {
-        Self { role, stranger: None, reported: Mutex::default() }
+        Self { role, stranger: None, gone: None, reported: Mutex::default() }
     }
 
     fn reported(&self) -> Vec<String> {
@@ -135,13 +143,15 @@ impl Cloud for Account {
         let machine = |id: &str| {
             let role = if self.stranger == Some(id) { "pool-other" } else { self.role };
             let tags = [("slipway:cluster", "c"), ("slipway:role", role)];
+            let state = if self.gone == Some((id, Gone::Terminated)) { "terminated" } else { "running" };
             Machine {
-                state: "running".to_owned(),
+                state: state.to_owned(),
                 tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
                 ..Machine::default()
             }
         };
-        Ok(ids.iter().map(|id| ((*id).to_owned(), machine(id))).collect())
+        let known = ids.iter().filter(|id| self.gone != Some((id, Gone::Unknown)));
+        Ok(known.map(|id| ((*id).to_owned(), machine(id))).collect())
     }
 
     async fn starting_roles(&self, _: &str, _: Timestamp) -> AgentResult<BTreeSet<String>> {
@@ -300,6 +310,66 @@ async fn a_worker_that_calls_itself_one_of_another_pool_takes_no_turn_there() {
     );
     let named: Vec<&Value> = said["unready"].as_array().unwrap().iter().map(|one| &one["node"]).collect();
     assert!(named.contains(&&json!(WORKERS[0])), "{said}");
+}
+
+/// With `cloudControllerManager.enabled: false` nobody deletes its Node, which its drain has cordoned and annotated.
+#[tokio::test]
+async fn a_repaired_worker_that_is_gone_does_not_hold_its_pool_because_its_node_is_still_listed() {
+    for gone in [Gone::Unknown, Gone::Terminated] {
+        let (url, api) = start().await;
+        one_is_silent(&api, "on");
+        let account = Account::with("pool-general");
+        Controller::new(&url, 3600).pass(&account).await;
+        assert_eq!(account.reported(), [WORKERS[0]]);
+        {
+            let mut held = api.lock().unwrap();
+            // Half an hour later it was drained and terminated, its successor has come, and another one hangs.
+            let begun = &mut held.maps.get_mut("slipway-repairs").unwrap()["data"]["ledger.json"];
+            let mut ledger: Value = serde_json::from_str(begun.as_str().unwrap()).unwrap();
+            let before = |minutes| json!(Timestamp::now() - jiff::SignedDuration::from_mins(minutes));
+            ledger["pools"]["general"]["at"] = before(30);
+            *begun = json!(ledger.to_string());
+            held.nodes[0]["spec"]["unschedulable"] = json!(true);
+            held.nodes[0]["metadata"]["annotations"] = json!({ "slipway/drain-started": before(29) });
+            held.nodes[1] = node(WORKERS[1], "Unknown");
+            let mut successor = node("i-0a1b2c3d4e5f60714", "True");
+            successor["metadata"]["creationTimestamp"] = before(20);
+            held.nodes.push(successor);
+        }
+        let watched = [(WORKERS[0], 7200), (WORKERS[1], 3600)];
+        let said = Controller::that_saw(&url, &watched).pass(&account).await;
+        assert_eq!(said["repaired"], json!([]), "its machine still runs: {said}");
+        let account = Account { gone: Some((WORKERS[0], gone)), ..Account::with("pool-general") };
+        let said = Controller::that_saw(&url, &watched).pass(&account).await;
+        assert_eq!(
+            (account.reported(), &said["repaired"]),
+            (vec![WORKERS[1].to_owned()], &json!([WORKERS[1]])),
+            "{said}"
+        );
+        // Whoever reads the status can delete the Node.
+        let of_gone =
+            said["unready"].as_array().unwrap().iter().find(|one| one["node"] == WORKERS[0]).unwrap();
+        let why = format!("its machine is gone, and its Node is not: kubectl delete node {}", WORKERS[0]);
+        assert_eq!((&of_gone["repair"], &of_gone["why"]), (&json!("waits"), &json!(why)), "{said}");
+    }
+}
+
+/// Two of three workers are too many to blame the machines, and one of two is not.
+#[tokio::test]
+async fn nodes_whose_machines_are_gone_do_not_count_as_workers_that_are_not_ready() {
+    let (url, api) = start().await;
+    one_is_silent(&api, "on");
+    {
+        let mut held = api.lock().unwrap();
+        held.nodes = vec![node(WORKERS[0], "Unknown"), node(WORKERS[1], "Unknown"), node(WORKERS[2], "True")];
+    }
+    let watched = [(WORKERS[0], 7200), (WORKERS[1], 3600)];
+    let account = Account::with("pool-general");
+    let said = Controller::that_saw(&url, &watched).pass(&account).await;
+    assert_eq!(account.reported(), [""; 0], "{said}");
+    let account = Account { gone: Some((WORKERS[0], Gone::Unknown)), ..Account::with("pool-general") };
+    let said = Controller::that_saw(&url, &watched).pass(&account).await;
+    assert_eq!(account.reported(), [WORKERS[1]], "{said}");
 }
 
 #[tokio::test]

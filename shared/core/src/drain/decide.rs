@@ -18,6 +18,10 @@ const SOON: SignedDuration = SignedDuration::from_secs(1);
 /// silent. Whoever asked for the drain terminates the machine next, and with it whatever still runs there. The same rule and time as in
 /// Cluster API (`drainNode` in its machine controller, `SkipWaitForDeleteTimeoutSeconds`).
 const UNHEARD: SignedDuration = SignedDuration::from_mins(5);
+/// How long a kubelet says that it can run no pods (Ready is `False`) before nobody waits any more for pods that it should have stopped
+/// [`UNHEARD`] ago. It speaks, but while its container runtime hangs it cannot stop them: kubernetes/kubernetes 75065 and 93925, where pods
+/// were still terminating after hours. A runtime that is only slow, or that starts again, should have come back by then.
+const UNABLE: SignedDuration = SignedDuration::from_mins(15);
 /// After so many retries the wait grows no more.
 const DOUBLINGS: u32 = 4;
 
@@ -70,18 +74,26 @@ fn stays(observed: &Observed, pod: &Pod, now: Timestamp) -> Option<Stays> {
         Owner::DaemonSet => Some(Stays::DaemonSet),
         Owner::Kubelet => Some(Stays::Mirror),
         Owner::Controller | Owner::Nobody if pod.finished => Some(Stays::Finished),
-        Owner::Controller | Owner::Nobody if is_unheard_of(observed, pod, now) => Some(Stays::Silent),
-        Owner::Controller | Owner::Nobody => {
+        Owner::Controller | Owner::Nobody => is_not_waited_for(observed, pod, now).or_else(|| {
             let after = observed.node.started.is_some_and(|started| pod.created > started);
             (pod.tolerates_cordon && after).then_some(Stays::Returns)
-        }
+        }),
     }
 }
 
-/// Whether the pod should have been gone for so long that its kubelet, which is silent, will not say so any more.
-fn is_unheard_of(observed: &Observed, pod: &Pod, now: Timestamp) -> bool {
-    let long_ago = |since: Option<Timestamp>| since.is_some_and(|since| between(since, now) >= UNHEARD);
-    long_ago(pod.terminating) && long_ago(observed.node.silent)
+/// Whether the pod should have been gone for so long that its kubelet will not say so any more, because it is silent or cannot stop pods.
+/// Only the Node is asked: a drain is not told whether its machine waits in a terminate hook or is to be replaced by a rollout, and either way
+/// the machine is terminated next.
+fn is_not_waited_for(observed: &Observed, pod: &Pod, now: Timestamp) -> Option<Stays> {
+    let lasts =
+        |since: Option<Timestamp>, long| since.is_some_and(|since: Timestamp| between(since, now) >= long);
+    if !lasts(pod.terminating, UNHEARD) {
+        None
+    } else if lasts(observed.node.silent, UNHEARD) {
+        Some(Stays::Silent)
+    } else {
+        lasts(observed.node.unable, UNABLE).then_some(Stays::Unable)
+    }
 }
 
 /// What is done to a pod that must go, or why nothing is. `forcing`: another pod is deleted by force in this step.

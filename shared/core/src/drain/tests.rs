@@ -120,6 +120,28 @@ fn p6_a_pod_that_was_asked_to_go_is_not_waited_for_once_its_kubelet_has_been_sil
     assert_eq!(with(None, Some(0)).evict.len(), 1);
 }
 
+/// A kubelet whose container runtime hangs speaks for ever, and stops nothing (kubernetes/kubernetes 75065, 93925).
+#[test]
+fn p6_a_pod_that_was_asked_to_go_is_not_waited_for_once_its_kubelet_could_run_no_pods_for_a_quarter_of_an_hour()
+ {
+    let with = |terminating: Option<i64>, unable: Option<i64>| {
+        let mut world = observed(vec![Pod { terminating: terminating.map(at), ..pod("a") }]);
+        world.node.unable = unable.map(at);
+        decide(&world, &gentle(), at(1000))
+    };
+    let gone = with(Some(700), Some(100));
+    assert!(gone.done && gone.skipped[0].why == Stays::Unable, "{gone:?}");
+    // Its grace period may be long, or its runtime may only be slow.
+    for (terminating, unable) in
+        [(Some(701), Some(0)), (Some(0), Some(101)), (Some(0), None), (Some(1030), Some(0))]
+    {
+        let waits = with(terminating, unable);
+        assert_eq!(waits.waiting[0].cause, Cause::Terminating, "{terminating:?} {unable:?}");
+    }
+    // It is asked to go first, and its budget is asked for that.
+    assert_eq!(with(None, Some(0)).evict.len(), 1);
+}
+
 #[test]
 fn a_pod_made_in_the_second_in_which_the_drain_began_is_evicted() {
     // Kubernetes counts whole seconds: this pod may be from before the cordon. If it comes back, it is younger.

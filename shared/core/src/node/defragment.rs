@@ -14,6 +14,9 @@ use super::{EtcdHealth, Word};
 
 /// The alarm of a member whose database has reached its quota. Until it is disarmed, etcd accepts only reads and deletions.
 pub const NO_SPACE: &str = "NOSPACE";
+/// The alarm of a member whose data differ from those of the majority; of member 0, if etcd does not know whose are damaged. Until it is
+/// disarmed, etcd accepts no write, and still answers reads.
+pub const CORRUPT: &str = "CORRUPT";
 /// A member further behind than this first has to catch up.
 const BEHIND_AT_MOST: u64 = 1_000;
 

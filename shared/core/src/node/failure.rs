@@ -149,6 +149,7 @@ failure_codes! {
     RestoreStart = "restore.start", "etcd was started with the restored data and does not stay up.";
     RestoreToken = "restore.token", "The token was used before.";
     SnapshotBusy = "snapshot.busy", "On this machine a snapshot is being taken or restored, or etcd is being defragmented.";
+    SnapshotCorrupt = "snapshot.corrupt", "etcd found that the data of its members differ, so a snapshot may be of damaged data.";
     SnapshotFiles = "snapshot.files", "The sealed snapshot cannot be written to the disk or read from it.";
     SnapshotNames = "snapshot.names", "Others took a snapshot in each of the last seconds, so that no name was free.";
     SnapshotPanic = "snapshot.panic", "The agent failed unexpectedly while it opened the snapshot.";

@@ -14,6 +14,9 @@ use super::defragment::NO_SPACE;
 /// From which part of the quota, in percent, a database counts as nearly full.
 pub const NEAR_PERCENT: u64 = 80;
 
+/// From which size in bytes of the file a snapshot is nearly too large: it has all of the file, and S3 takes 5 GiB in one call.
+const NEAR_SNAPSHOT_LIMIT: u64 = (9 << 30) / 2;
+
 /// The room of a member's database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -58,6 +61,12 @@ impl EtcdSpace {
     pub fn percent(&self) -> Option<u64> {
         let quota = self.quota.filter(|quota| *quota > 0)?;
         Some(self.in_use.saturating_mul(100) / quota)
+    }
+
+    /// Whether a snapshot is nearly too large to be stored. Without one, no member is replaced, and none gets new certificates.
+    #[must_use]
+    pub const fn is_near_snapshot_limit(&self) -> bool {
+        self.size >= NEAR_SNAPSHOT_LIMIT
     }
 
     /// What is wrong, if anything is.
@@ -180,6 +189,13 @@ mod tests {
         assert_eq!(space(2000, 10, 0).problem(), None, "a quota of 0 is none");
         let full = EtcdSpace { full: true, ..unknown };
         assert_eq!(full.problem(), Some(SpaceProblem::Full), "the alarm says it without a quota");
+    }
+
+    #[test]
+    fn a_file_is_near_the_limit_of_snapshots_whatever_of_it_is_in_use() {
+        for (size, near) in [(4607, false), (4608, true), (6000, true)] {
+            assert_eq!(space(size, 10, 8192).is_near_snapshot_limit(), near, "{size}");
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Begun, FEW, Ill, Ledger, MOST_PERCENT, PATIENCE, PAUSE, RepairMode, Settings, Verdict, Wait, Watch,
-    Whole, Worker,
+    Begun, FEW, Ill, Ledger, MOST_PERCENT, MOST_REPAIRS, PATIENCE, PAUSE, RepairMode, Settings, Verdict,
+    Wait, Watch, Whole, Worker,
 };
 use crate::node::WORKER_LAUNCH_S;
 
@@ -28,7 +28,7 @@ pub fn decide(
             let verdict = match repair.mode {
                 RepairMode::Off => return None,
                 RepairMode::Warn => Verdict::Told,
-                RepairMode::On => match own_wait(worker, now).or_else(|| many(worker, workers)) {
+                RepairMode::On => match own_wait(worker, ledger, now).or_else(|| many(worker, workers)) {
                     Some(wait) => Verdict::Wait(wait),
                     None => Verdict::Repair,
                 },
@@ -56,9 +56,11 @@ pub fn decide(
 }
 
 /// Why this worker is left alone, whatever the others do.
-fn own_wait(worker: &Worker, now: Timestamp) -> Option<Wait> {
+fn own_wait(worker: &Worker, ledger: &Ledger, now: Timestamp) -> Option<Wait> {
     if worker.leaving {
-        return Some(Wait::Leaving);
+        let begun = ledger.pools.get(&worker.pool).filter(|begun| begun.uid == worker.uid);
+        let stuck = begun.is_some_and(|begun| begun.age(now) >= PATIENCE);
+        return Some(if stuck { Wait::Stuck } else { Wait::Leaving });
     }
     // Its machine is in its launch hook for as long.
     let young = now.duration_since(worker.created) < SignedDuration::from_secs(WORKER_LAUNCH_S.into());
@@ -87,18 +89,23 @@ fn many(worker: &Worker, workers: &[Worker]) -> Option<Wait> {
 /// Whether the last repair of its pool holds this worker.
 fn after(begun: &Begun, worker: &Worker, workers: &[Worker], now: Timestamp) -> Option<Wait> {
     let node = begun.node.clone();
-    // A controller whose clock was ahead must not hold the others for ever.
-    let age = now.duration_since(begun.at).abs();
+    let age = begun.age(now);
     if age < PAUSE {
         return Some(Wait::UnderWay { node });
     }
-    let Some(last) = workers.iter().find(|other| other.uid == begun.uid) else {
+    if worker.uid == begun.uid {
+        // Auto Scaling did not take it, or its drain has not begun: nothing here tells which, so Auto Scaling is told once more.
+        return None;
+    }
+    if age < PATIENCE {
+        if workers.iter().any(|other| other.uid == begun.uid) {
+            return Some(Wait::UnderWay { node });
+        }
         let came = |other: &Worker| other.pool == worker.pool && other.ready && other.created > begun.at;
-        let waits = age < PATIENCE && !workers.iter().any(came);
-        return waits.then_some(Wait::Successor { node });
-    };
-    // Auto Scaling did not take it, or its drain has not begun: nothing here tells. If it is this worker, Auto Scaling is told once more. If it
-    // has been Ready for long, nothing is under way.
-    let untaken = !last.leaving && (last.uid == worker.uid || last.ready && age >= PATIENCE);
-    (!untaken).then_some(Wait::UnderWay { node })
+        if !workers.iter().any(came) {
+            return Some(Wait::Successor { node });
+        }
+    }
+    // Whatever keeps the last one or its successor away for so long does not end by waiting.
+    (begun.lately(now) >= MOST_REPAIRS).then_some(Wait::Often)
 }

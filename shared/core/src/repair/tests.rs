@@ -88,8 +88,12 @@ impl Scene {
     }
 
     fn begun(&mut self, pool: &str, node: &str, minutes_ago: i64) {
-        let begun =
-            Begun { node: node.to_owned(), uid: format!("uid-{node}"), at: now() - minutes(minutes_ago) };
+        let begun = Begun {
+            node: node.to_owned(),
+            uid: format!("uid-{node}"),
+            at: now() - minutes(minutes_ago),
+            earlier: Vec::new(),
+        };
         self.ledger.pools.insert(pool.to_owned(), begun);
     }
 }
@@ -209,9 +213,9 @@ fn the_next_one_of_a_pool_waits_until_the_last_one_is_gone_and_its_successor_is_
     scene.falls_silent(&["a-0", "a-1"]);
     scene.watches(20 * 60);
     let under_way = wait("a-1", Wait::UnderWay { node: "a-0".to_owned() });
-    // It is being drained, for however long.
+    // It is being drained.
     scene.worker("a-0").leaving = true;
-    for minutes_ago in [0, 14, 16, 60 * 47] {
+    for minutes_ago in [0, 14, 16, 60 * 6 - 1] {
         scene.begun("a", "a-0", minutes_ago);
         assert!(scene.ill().contains(&under_way), "after {minutes_ago} minutes");
     }
@@ -241,6 +245,30 @@ fn the_next_one_of_a_pool_waits_until_the_last_one_is_gone_and_its_successor_is_
     assert_eq!(scene.repaired(), ["a-1"]);
 }
 
+/// A drain that does not end may last for 48 hours, and begin again after that.
+#[test]
+fn a_worker_that_does_not_go_holds_its_pool_for_six_hours_and_people_are_told_of_it() {
+    let mut scene = Scene::new(&[("a", 6)]);
+    scene.falls_silent(&["a-0", "a-1"]);
+    scene.watches(20 * 60);
+    scene.worker("a-0").leaving = true;
+    let told = |scene: &Scene| {
+        let ill = decide(&scene.workers, &scene.watch, &scene.ledger, &scene.settings, now());
+        let report = ill.iter().find(|one| one.node == "a-0").unwrap().report(&scene.ledger, now());
+        (report.repair, report.why)
+    };
+    scene.begun("a", "a-0", 60 * 6 - 1);
+    assert_eq!(scene.repaired(), [""; 0]);
+    assert_eq!(told(&scene), (RepairState::Begun.into(), None));
+    scene.begun("a", "a-0", 60 * 6);
+    assert_eq!(scene.ill(), [wait("a-0", Wait::Stuck), ("a-1".to_owned(), Verdict::Repair)]);
+    let why = "Auto Scaling was told to replace it more than 6 hours ago, and it is still there";
+    assert_eq!(told(&scene), (RepairState::Waits.into(), Some(why.to_owned())));
+    // The repair of the next one is noted instead.
+    scene.begun("a", "a-1", 0);
+    assert_eq!(told(&scene).0, RepairState::Waits.into());
+}
+
 #[test]
 fn two_repairs_of_a_pool_are_a_quarter_of_an_hour_apart_although_the_successor_is_quick() {
     let mut scene = Scene::new(&[("a", 6)]);
@@ -256,6 +284,46 @@ fn two_repairs_of_a_pool_are_a_quarter_of_an_hour_apart_although_the_successor_i
     assert_eq!(scene.repaired(), [""; 0]);
     scene.begun("a", "a-7", -60 * 24 * 365);
     assert_eq!(scene.repaired(), ["a-1"], "it holds nobody for a year");
+}
+
+/// A bad DaemonSet, or a leak: each successor becomes Ready, and fails after a while.
+#[test]
+fn after_three_repairs_of_a_pool_within_six_hours_the_next_one_waits_for_a_person() {
+    let mut scene = Scene::new(&[("a", 6), ("b", 6)]);
+    scene.falls_silent(&["a-5", "b-5"]);
+    scene.watches(20 * 60);
+    // A successor is always Ready.
+    scene.worker("a-4").created = now() - minutes(1);
+    let ill = decide(&scene.workers, &scene.watch, &scene.ledger, &scene.settings, now());
+    let gone = |number: usize| Ill { uid: format!("gone-{number}"), ..ill[0].clone() };
+    for (number, minutes_ago) in [359, 200, 100].into_iter().enumerate() {
+        assert_eq!(scene.repaired(), ["a-5", "b-5"], "after {number} repairs");
+        scene.ledger.begin(&gone(number), now() - minutes(minutes_ago));
+    }
+    let often = wait("a-5", Wait::Often);
+    assert_eq!(scene.ill(), [often, ("b-5".to_owned(), Verdict::Repair)], "the other pool is not held");
+    let Verdict::Wait(why) = &scene.ill()[0].1 else { panic!("it waits") };
+    assert!(
+        why.to_string().starts_with("3 workers of the same pool were replaced in the last 6 hours"),
+        "{why}"
+    );
+    // The first one is six hours ago.
+    assert_eq!(scene.ill_at(now() + minutes(1))[0], ("a-5".to_owned(), Verdict::Repair));
+    scene.ledger.begin(&gone(3), now() + minutes(1));
+    assert_eq!(scene.ledger.pools["a"].earlier, [now() - minutes(200), now() - minutes(100)]);
+}
+
+/// Auto Scaling is told of it each quarter of an hour, and nothing is replaced.
+#[test]
+fn a_worker_that_auto_scaling_does_not_take_counts_as_one_repair() {
+    let mut scene = Scene::new(&[("a", 6)]);
+    scene.falls_silent(&["a-5"]);
+    scene.watches(20 * 60);
+    let ill = decide(&scene.workers, &scene.watch, &scene.ledger, &scene.settings, now());
+    for minutes_ago in [75, 60, 45, 30, 15] {
+        scene.ledger.begin(&ill[0], now() - minutes(minutes_ago));
+    }
+    assert_eq!((scene.repaired(), scene.ledger.pools["a"].earlier.len()), (vec!["a-5".to_owned()], 0));
 }
 
 /// Somebody suspended `ReplaceUnhealthy`, or the controller died before it told Auto Scaling.
@@ -370,4 +438,8 @@ fn what_was_seen_and_begun_outlives_a_process() {
     assert_eq!(text, r#"{"pools":{"a":{"node":"a-0","uid":"uid-a-0","at":"2026-11-26T12:00:00Z"}}}"#);
     assert_eq!(serde_json::from_str::<Ledger>(&text).unwrap(), scene.ledger);
     assert_eq!(scene.repaired(), [""; 0], "another controller does not begin it again");
+    scene.ledger.begin(&Ill { uid: "another".to_owned(), ..ill[0].clone() }, now() + minutes(60));
+    let text = serde_json::to_string(&scene.ledger).unwrap();
+    assert_eq!(serde_json::from_str::<Ledger>(&text).unwrap(), scene.ledger);
+    assert_eq!(scene.ledger.pools["a"].earlier, [now()]);
 }

@@ -126,7 +126,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let paused_since = rollout.as_ref().and_then(Rollout::paused_since);
     findings.extend(paused_since.and_then(|since| forgotten_pause(&cluster, &manifest, since, now)));
     let (nodes, spaces) = nodes(ports.assets, &cluster, now, &mut findings).await?;
-    findings.extend(spaces.finding(name));
+    findings.extend(spaces.findings(name));
     let (overdue, held_up) = overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?;
     findings.extend(held_up.map(|why| nothing_renews(name, why)));
     Ok(Ok(Seen {

@@ -1,6 +1,6 @@
 //! What every machine and every role of nodes must and must not have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use slipway_core::cluster::Oidc;
@@ -8,7 +8,9 @@ use slipway_core::release::Rendering;
 use slipway_core::role::Role;
 
 use super::of_type;
-use crate::fixture::{cluster, rendered, site};
+use crate::fixture::{cluster, credentials, lock, pinned, rendered, site};
+use crate::lock::Lock;
+use crate::{Inputs, render};
 
 #[test]
 fn no_group_has_an_update_policy_or_a_desired_capacity_and_all_take_the_newest_template() {
@@ -112,6 +114,47 @@ fn p9_a_node_reads_and_opens_its_own_bundles_alone() {
         let actions = statements.iter().flat_map(|one| one["Action"].as_array().unwrap());
         assert!(actions.into_iter().all(|action| !action.as_str().unwrap().contains('*')), "{role}");
     }
+}
+
+#[test]
+fn p7_nodes_still_open_what_the_cluster_sealed_before_it_moved_to_another_kms_key_and_seal_nothing_under_it()
+{
+    let own = site().kms_key_arn;
+    let (first, second) =
+        ("arn:aws:kms:eu-west-1:111122223333:key/first", "arn:aws:kms:eu-west-1:111122223333:key/second");
+    let mut moved = cluster();
+    moved.kms_key_arn = Some(second.to_owned());
+    // The present one is among them after a cluster went back to it.
+    let former_kms_keys = [first, second, &own].map(str::to_owned).into();
+    let lock = Lock { former_kms_keys, ..pinned(&moved, lock()) };
+    let rendering = render(&Inputs::new(&moved, &lock, &credentials(&moved), &site())).unwrap();
+    for (role, document) in policies(&rendering) {
+        let of = |action: &str, context: &str| -> BTreeSet<String> {
+            let statements = document["Statement"].as_array().unwrap().iter();
+            let asked = json!({
+                "kms:EncryptionContext:cluster": "prod", "kms:EncryptionContext:role": context,
+            });
+            let of_role = statements
+                .filter(|one| one["Action"].as_array().unwrap().contains(&json!(action)))
+                .filter(|one| one["Condition"]["StringEquals"] == asked);
+            let resources = of_role.flat_map(|one| {
+                let all = one["Resource"].as_array().cloned();
+                all.unwrap_or_else(|| vec![one["Resource"].clone()])
+            });
+            resources.map(|one| one.as_str().unwrap().to_owned()).collect()
+        };
+        let all = BTreeSet::from([first, second, &own].map(str::to_owned));
+        assert_eq!(of("kms:Decrypt", &role), all, "{role}");
+        let (opens, seals) = match role.starts_with("etcd-") {
+            true => (all, BTreeSet::from([second.to_owned()])),
+            false => (BTreeSet::new(), BTreeSet::new()),
+        };
+        assert_eq!(of("kms:Decrypt", "etcd-snapshot"), opens, "{role}");
+        assert_eq!(of("kms:GenerateDataKey", "etcd-snapshot"), seals, "{role}");
+    }
+    // No machine differs.
+    let before = rendered(&moved);
+    assert_eq!(rendering.roles, before.roles);
 }
 
 #[test]

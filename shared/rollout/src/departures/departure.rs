@@ -345,6 +345,12 @@ impl Departure {
         }
     }
 
+    /// Its state in words, with what holds its drain.
+    #[must_use]
+    pub fn in_words(&self, id: &str) -> String {
+        self.departs(id).to_string()
+    }
+
     /// Its state, for a person.
     pub(crate) fn departs(&self, id: &str) -> Departs {
         let how = match &self.state {

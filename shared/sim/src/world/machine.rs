@@ -107,6 +107,8 @@ pub(crate) struct Machine {
     pub(crate) locked_out: bool,
     /// It is up, but nothing on it answers: it hangs, or its network has failed.
     pub(crate) silent: bool,
+    /// Its kubelet speaks and can neither start nor stop pods, because the container runtime hangs.
+    pub(crate) jammed: bool,
     /// Systems Manager does not reach its agent; everybody else does.
     pub(crate) unmanaged: bool,
     /// Systems Manager refuses commands to it meanwhile.

@@ -125,11 +125,13 @@ pub(crate) enum FleetTask {
     Reclaimed { machine: String },
     /// A silent machine answers again.
     Speaks { machine: String },
+    /// The container runtime of a machine works again.
+    Unjams { machine: String },
     /// A partition that only some observe has ended.
     Reconnects { machine: String },
     /// The agent of a machine in its terminate hook has stopped the machine's programs.
     Leaves { machine: String },
-    /// The node of a silent machine becomes `NotReady`.
+    /// The node of a machine that is silent or jammed becomes `NotReady`.
     NotReady { machine: String },
     /// The programs that were restarted on a machine answer.
     Restarted { machine: String },
@@ -156,6 +158,7 @@ impl FleetTask {
             | Self::Replaces { machine }
             | Self::Reclaimed { machine }
             | Self::Speaks { machine }
+            | Self::Unjams { machine }
             | Self::Reconnects { machine }
             | Self::Leaves { machine }
             | Self::NotReady { machine }

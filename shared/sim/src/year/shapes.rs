@@ -300,6 +300,10 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
                      - {{instanceType: {kind}, weightedCapacity: 1}}\n          \
                      - {{instanceType: m6i.2xlarge, weightedCapacity: 2}}\n"
                 ),
+                // Later than the cluster's own limit.
+                (Pools::Broad | Pools::Halved, 0) => {
+                    "      rollout: {drain: {forceAfterMinutes: 45}}\n".to_owned()
+                }
                 (Pools::Plain | Pools::Broad | Pools::Quartered | Pools::Halved | Pools::AtOnce, _) => {
                     String::new()
                 }

@@ -104,6 +104,13 @@ pub enum Strike {
         /// For how long.
         long: SignedDuration,
     },
+    /// The container runtime of a worker hangs for a while, and its kubelet speaks.
+    Jam {
+        /// Selects the worker.
+        choice: u64,
+        /// For how long.
+        long: SignedDuration,
+    },
     /// Half of all calls are throttled for a while.
     Storm {
         /// For how long.
@@ -202,7 +209,12 @@ pub(super) fn strikes(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDurat
     some(Trouble::Condemns, 3, &mut |random| vec![(now, Strike::Condemn { choice: random.number() })]);
     some(Trouble::Repairs, 1, &mut |random| {
         let (choice, after, long) = (random.number(), within(random, 3_600), random.seconds(1_200, 10_800));
-        let hangs = Strike::Silence { choice, percent: 0, long: SignedDuration::from_secs(long) };
+        let long = SignedDuration::from_secs(long);
+        let hangs = if choice / 7 % 2 == 1 {
+            Strike::Jam { choice, long }
+        } else {
+            Strike::Silence { choice, percent: 0, long }
+        };
         let (closed, percent) = (random.chance(0.5), random.one(&[40, 60, 100]).copied().unwrap_or(100));
         let (choice, later, long) = (random.number(), within(random, 10_800), random.seconds(1_200, 5_400));
         let closes = Strike::Silence { choice, percent, long: SignedDuration::from_secs(long) };

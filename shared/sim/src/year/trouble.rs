@@ -110,6 +110,11 @@ impl Engine<'_> {
             Strike::Silence { choice, percent, long } => {
                 silences(world, choice, percent, long);
             }
+            Strike::Jam { choice, long } => {
+                if let Some(id) = one(&machines(world, "pool-"), choice) {
+                    world.jam_machine(&id, long);
+                }
+            }
             Strike::Uncordon => world.uncordon_next_by_hand(),
             Strike::Condemn { choice } => {
                 if let Some(id) = one(&machines(world, ""), choice) {

@@ -21,6 +21,8 @@ const OF_AWS: [&str; 3] = ["amazonaws.com", "amazonaws.com.cn", "api.aws"];
 const OF_MACHINES: [&str; 2] = ["compute.internal", "ec2.internal"];
 /// What etcd takes without a quota (etcd.io/docs, "System limits").
 const QUOTA_GIB: u32 = 2;
+/// The largest quota of which every snapshot surely fits into one call of S3, which takes 5 GiB: a file may grow a little beyond its quota.
+const SNAPSHOT_QUOTA_GIB: u32 = 4;
 /// Members beyond five slow every write and save nothing (etcd.io, "FAQ: what is maximum cluster size").
 const COUNTS: [u32; 3] = [1, 3, 5];
 
@@ -60,6 +62,7 @@ impl Lowering<'_, '_, '_> {
         // Settings of all members are checked once, those of one member with the member.
         let common = self.volume(&spec.data_volume, DATA_GIB, &path.key("dataVolume"))?;
         self.etcd_disk(common.size_gib, &path.key("dataVolume"));
+        self.etcd_snapshot_size();
         let place =
             Place { subnets: &subnets, domain: internal_domain.as_deref().unwrap_or_default(), network };
         let members = self.members(count, &common, &place)?;
@@ -130,6 +133,21 @@ impl Lowering<'_, '_, '_> {
             );
             self.report.warning("etcd-disk", &place, message, help);
         }
+    }
+
+    /// Whether a full database can be stored: a snapshot is as large as the database's file, and S3 takes 5 GiB in one call. A warning, because
+    /// clusters with such a quota run, and a spec that is refused stops renewals.
+    fn etcd_snapshot_size(&mut self) {
+        let Some(quota_gib) = self.spec.etcd.quota.filter(|quota| *quota > SNAPSHOT_QUOTA_GIB) else {
+            return;
+        };
+        let message = format!(
+            "etcd's database may grow to {quota_gib} GiB, and no snapshot of more than 5 GiB can be stored: without one, no member is replaced or gets new certificates"
+        );
+        let help = format!(
+            "write a `quota` of {SNAPSHOT_QUOTA_GIB} or less; the scan reports a database file of 4.5 GiB and more"
+        );
+        self.report.warning("etcd-snapshot-size", &Path::parse("etcd.quota"), message, help);
     }
 
     fn etcd_count(&mut self, spec: &EtcdSpec, path: &Path) -> u32 {

@@ -77,12 +77,14 @@ fn world() -> impl Strategy<Value = Observed> {
         prop::option::weighted(0.9, moment()),
         prop::option::of(moment()),
         prop::option::of(long_ago()),
+        prop::option::of(long_ago()),
     )
-        .prop_map(|(cordoned, started, last_forced, silent)| NodeState {
+        .prop_map(|(cordoned, started, last_forced, silent, unable)| NodeState {
             cordoned,
             started,
             last_forced,
             silent,
+            unable,
         });
     (pods, prop::collection::vec(budget, 3), node).prop_map(|((pods, tries), budgets, node)| Observed {
         tries: pods.iter().zip(tries).filter_map(|(pod, one)| Some((pod.uid.clone(), one?))).collect(),

@@ -134,8 +134,8 @@ impl World {
         }
         self.change_node(cluster, node, |node| {
             node.scale_down_disabled = false;
-            let silent = node.drain.silent;
-            node.drain = slipway_core::drain::NodeState { silent, ..Default::default() };
+            let (silent, unable) = (node.drain.silent, node.drain.unable);
+            node.drain = slipway_core::drain::NodeState { silent, unable, ..Default::default() };
         });
         self.schedule_pods(cluster);
         Ok(())

@@ -40,11 +40,24 @@ pub(crate) struct Node {
     pub(crate) role: String,
     /// Its kubelet reports, or was silent for less than the grace period of the node controller.
     pub(crate) ready: bool,
+    /// Since when it has not been `ready`, whatever its kubelet did meanwhile.
+    pub(crate) unready: Option<Timestamp>,
     pub(crate) drain: NodeState,
     /// An agent that drains the node has annotated it with `cluster-autoscaler.kubernetes.io/scale-down-disabled=true`.
     pub(crate) scale_down_disabled: bool,
     /// A cluster autoscaler has tainted the node (`ToBeDeletedByClusterAutoscaler`): no pod is scheduled to it.
     pub(crate) tainted: bool,
+}
+
+/// What the condition Ready of a node says of its kubelet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kubelet {
+    /// `True`.
+    Well,
+    /// `Unknown`.
+    Silent,
+    /// `False`.
+    Unable,
 }
 
 /// A workload that keeps a number of pods on the nodes of one role.
@@ -222,8 +235,8 @@ impl World {
             return;
         }
         let now = self.now;
-        let machines = self.fleet.machines.values().filter(|machine| machine.silent);
-        let silent: BTreeSet<String> = machines.map(|machine| machine.id.clone()).collect();
+        let machines = self.fleet.machines.values().filter(|machine| machine.silent || machine.jammed);
+        let unfit: BTreeSet<String> = machines.map(|machine| machine.id.clone()).collect();
         let room = self.fleet.room;
         let kube = self.kube(cluster);
         let mut load: BTreeMap<String, usize> = BTreeMap::new();
@@ -248,7 +261,7 @@ impl World {
                     node.role == "controller" || room.is_none_or(|room| pods < room)
                 };
                 let open = kube.nodes.iter().filter(|(name, node)| {
-                    node.role == *role && node.is_open() && !silent.contains(*name) && has_room(name, node)
+                    node.role == *role && node.is_open() && !unfit.contains(*name) && has_room(name, node)
                 });
                 open.map(|(name, _)| name.clone())
                     .min_by_key(|name| (load.get(name).copied().unwrap_or_default(), name.clone()))
@@ -284,10 +297,9 @@ impl World {
 
     pub(super) fn pod_gone(&mut self, cluster: &str, uid: &str) {
         let node = self.kube(cluster).pods.get(uid).and_then(|pod| pod.node.clone());
-        let silent =
-            node.and_then(|node| self.fleet.machines.get(&node)).is_some_and(|machine| machine.silent);
-        if silent {
-            // Only the node's kubelet can report that the pod has stopped.
+        let machine = node.and_then(|node| self.fleet.machines.get(&node));
+        if machine.is_some_and(|machine| machine.silent || machine.jammed) {
+            // Only the node's kubelet can stop the pod, and report that it has stopped.
             let task = ClusterTask::PodGone { cluster: cluster.to_owned(), pod: uid.to_owned() };
             return self.cluster_after_s(UNSAID_S, task);
         }
@@ -298,12 +310,14 @@ impl World {
     }
 
     /// Makes a node and its pods `Ready` or not.
-    pub(in crate::world) fn node_is_ready(&mut self, machine: &Machine, is_ready: bool) {
-        let now = self.now;
+    pub(in crate::world) fn node_is(&mut self, machine: &Machine, kubelet: Kubelet) {
+        let (now, is_ready) = (self.now, kubelet == Kubelet::Well);
         let Some(cluster) = machine.cluster().map(str::to_owned) else { return };
         if let Some(node) = self.kube(&cluster).nodes.get_mut(&machine.id) {
             node.ready = is_ready;
-            node.drain.silent = (!is_ready).then_some(now);
+            node.unready = if is_ready { None } else { node.unready.or(Some(now)) };
+            node.drain.silent = (kubelet == Kubelet::Silent).then_some(now);
+            node.drain.unable = (kubelet == Kubelet::Unable).then_some(now);
         }
         let on_it = |pod: &&mut Pod| pod.node.as_deref() == Some(machine.id.as_str());
         for pod in self.kube(&cluster).pods.values_mut().filter(on_it) {

@@ -124,7 +124,7 @@ impl World {
         let reported = Reported {
             at: self.now,
             machine: id.to_owned(),
-            unready_since: node.filter(|node| !node.ready).and_then(|node| node.drain.silent),
+            unready_since: node.and_then(|node| node.unready),
             cordoned: node.is_some_and(|node| node.drain.cordoned),
             unready: workers.iter().filter(|worker| !worker.ready).count(),
             all: workers.len(),
@@ -153,7 +153,10 @@ impl Repairers {
         let forgives = |wait: &Wait| match self {
             Self::Careful | Self::AtOnce => false,
             Self::SeveralAtOnce => {
-                matches!(wait, Wait::Turn { .. } | Wait::UnderWay { .. } | Wait::Successor { .. })
+                matches!(
+                    wait,
+                    Wait::Turn { .. } | Wait::UnderWay { .. } | Wait::Successor { .. } | Wait::Often
+                )
             }
             Self::InSpiteOfPartitions => matches!(wait, Wait::Many { .. }),
         };

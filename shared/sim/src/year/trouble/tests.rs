@@ -248,3 +248,22 @@ fn p6_a_worker_that_hangs_is_drained_as_far_as_it_can_be_and_replaced_and_none_i
     assert_eq!((silent.len(), reported), (2, 0), "{transcript:#?}");
     assert!(workers.iter().all(|one| silent.contains(&one.id)), "{transcript:#?}");
 }
+
+/// Its container runtime hangs: the kubelet says that it is not Ready, and its pods are terminating for ever.
+#[test]
+fn p6_a_worker_whose_kubelet_speaks_and_can_stop_no_pods_is_drained_as_far_as_it_can_be_and_replaced() {
+    let base = Base::small(1, 2, Change::Members);
+    let mut engine = engine(&base);
+    engine.strike(Strike::Repair);
+    engine.strike(Strike::Jam { choice: 0, long: MINUTE * 600 });
+    let reported = |engine: &Engine<'_>| -> Vec<String> {
+        engine.with_world(|world| world.reported(NAME).iter().map(|one| one.machine.clone()).collect())
+    };
+    pass(&mut engine, 15);
+    assert_eq!(reported(&engine), [""; 0], "{:#?}", engine.transcript);
+    pass(&mut engine, 75);
+    assert_eq!(engine.checker.violations, [], "{:#?}", engine.transcript);
+    let (reported, workers) = (reported(&engine), of_role(&engine, "pool-"));
+    assert_eq!((reported.len(), workers.len()), (1, 2), "{workers:#?} {:#?}", engine.transcript);
+    assert!(workers.iter().all(|one| one.ready && one.id != reported[0]), "{:#?}", engine.transcript);
+}
