@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use slipway_core::diagnostic::Diagnostic;
 use slipway_spec::{SCHEMA_FILE, Starter, parse, schema, starter};
 
 use crate::Exit;
@@ -89,7 +90,8 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let warnings = match parse(text.as_bytes(), None) {
         Ok(accepted) => accepted.warnings,
         Err(findings) => {
-            printer.refused(&Source::made(&args.file, text), &findings);
+            let nothing = Source::made(Path::new("the options of `slipway init`"), String::new());
+            printer.refused(&nothing, &of_options(findings));
             return Ok(Exit::Findings);
         }
     };
@@ -109,6 +111,31 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
         &json!({ "ok": true, "file": file, "schema": schema_file, "cluster": args.cluster_name, "diagnostics": warnings }),
     );
     Ok(Exit::Done)
+}
+
+/// The findings about the options. The text was never written, so no place in it helps anybody; a zone stands there several times.
+fn of_options(findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let option = |path: &str| match path.split(['.', '[']).next().unwrap_or_default() {
+        "clusterName" => Some("--cluster-name"),
+        "region" => Some("--region"),
+        "apiEndpoints" if path.contains("hostedZone") => Some("--hosted-zone-id"),
+        "apiEndpoints" => Some("--dns-name"),
+        "keyName" => Some("--key-name"),
+        "kmsKeyArn" => Some("--kms-key-arn"),
+        "subnets" => Some("--availability-zone"),
+        _ => None,
+    };
+    let mut told: Vec<Diagnostic> = Vec::new();
+    for finding in findings {
+        let message = match option(&finding.path) {
+            Some(option) => format!("{option}: {}", finding.message),
+            None => finding.message,
+        };
+        if !told.iter().any(|one| one.message == message) {
+            told.push(Diagnostic { line: 0, column: 0, span: None, message, ..finding });
+        }
+    }
+    told
 }
 
 /// The letters of the zones in which most accounts can make subnets. Which an account has only AWS knows; in these regions it is not the first

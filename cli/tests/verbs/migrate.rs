@@ -174,6 +174,9 @@ fn what_cannot_be_migrated_writes_nothing() {
     let run = place.run("migrate kube-aws old --out new");
     assert_eq!(run.code, 1, "{}", run.output());
     assert!(run.stderr.contains("podCIDR") && !place.path("new").exists(), "{}", run.output());
+    // The place is that in the user's own file.
+    let line = format!("{OLD}podCIDR:").lines().count();
+    assert!(run.stderr.contains(&format!("old/cluster.yaml:{line}:")), "{}", run.output());
     assert_eq!(place.run("migrate kube-aws nowhere --out new").code, 3);
     // Without credentials there is only the spec.
     place.write("old/cluster.yaml", OLD);

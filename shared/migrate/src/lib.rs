@@ -10,6 +10,7 @@
 
 mod item;
 mod page;
+mod places;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -60,7 +61,7 @@ pub struct Migrated {
 /// Why no spec was made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unmigrated {
-    /// The text that the findings are about: the old spec, or what the rules made of it.
+    /// The old spec, which the findings are about.
     pub text: String,
     /// What is wrong with it.
     pub findings: Vec<Diagnostic>,
@@ -151,7 +152,8 @@ const ABOUT_ONE_KEY: &[&str] = &["unknown-key", "empty-value", "unknown-value", 
 /// The findings that prevent it: the text is no YAML, or contains something that only a person can correct.
 pub fn migrate(bytes: &[u8]) -> Result<Migrated, Unmigrated> {
     let unmigrated = |findings| Unmigrated { text: String::from_utf8_lossy(bytes).into_owned(), findings };
-    let (mut root, mut log) = (Item::from(&read_tree(bytes).map_err(unmigrated)?), Log::default());
+    let old = read_tree(bytes).map_err(unmigrated)?;
+    let (mut root, mut log) = (Item::from(&old), Log::default());
     let mut empty = Vec::new();
     root.remove_empty("", &mut empty);
     for path in empty {
@@ -170,7 +172,9 @@ pub fn migrate(bytes: &[u8]) -> Result<Migrated, Unmigrated> {
             Ok(_) => {}
             Err(findings) => {
                 if !remove_refused(&mut root, &findings, &mut log) {
-                    return Err(Unmigrated { text, findings });
+                    let findings =
+                        findings.into_iter().map(|finding| places::in_old(finding, &old, &log.moved));
+                    return Err(unmigrated(findings.collect()));
                 }
             }
         }
@@ -186,7 +190,8 @@ fn header() -> String {
     )
 }
 
-/// Removes the keys that are accepted with a warning and then ignored. Returns whether there were any.
+/// Removes the keys that are accepted with a warning and then ignored, and feature gates that the target's release does not have, with which
+/// its programs do not start. Returns whether there were any.
 fn remove_ignored(root: &mut Item, warnings: &[Diagnostic], log: &mut Log) -> bool {
     let mut changed = false;
     for warning in warnings.iter().rev() {
@@ -194,6 +199,9 @@ fn remove_ignored(root: &mut Item, warnings: &[Diagnostic], log: &mut Log) -> bo
         let ignored = warning.code == "translated-key" && help.starts_with("remove it");
         if ignored && root.remove(&warning.path) {
             log.dropped(&warning.path, help);
+            changed = true;
+        } else if warning.code == "feature-gate" && root.remove(&warning.path) {
+            log.dropped(&warning.path, format!("{}: programs would not start with it", warning.message));
             changed = true;
         }
     }

@@ -73,6 +73,7 @@ pub(super) fn apply(root: &mut Item, log: &mut Log) {
             "kube-aws took 10.0.0.0/16 for the existing VPC: write the range that it has",
         );
     }
+    etcd_quota(root, log);
     endpoint(root, log);
     load_balancers(root, log);
     subnets(root, log);
@@ -192,6 +193,24 @@ fn units(root: &mut Item, log: &mut Log) {
     }
 }
 
+/// kube-aws' templates write an empty id where there is no zone.
+const NO_ZONE: &str =
+    "it names no zone: make the record of the API's name yourself, or write `hostedZone.id`";
+
+/// The largest size of etcd's database, which kube-aws had in bytes.
+fn etcd_quota(root: &mut Item, log: &mut Log) {
+    let (args, key) = ("etcd.userSuppliedArgs", "etcd.userSuppliedArgs.quotaBackendBytes");
+    let bytes = root.at(key).and_then(Item::text).and_then(|text| text.parse::<u64>().ok());
+    // Without a value etcd has its own, and so it has with 0.
+    let Some(bytes) = bytes.filter(|bytes| *bytes > 0) else { return };
+    root.take(key);
+    if root.at(args).is_some_and(Item::is_empty) {
+        root.take(args);
+    }
+    log.moved(key, "etcd.quota");
+    root.put_if_absent("etcd.quota", Item::plain(bytes.div_ceil(1 << 30).to_string()));
+}
+
 /// `externalDNSName` and the keys that belonged to it.
 fn endpoint(root: &mut Item, log: &mut Log) {
     if root.get("apiEndpoints").is_some() {
@@ -199,7 +218,10 @@ fn endpoint(root: &mut Item, log: &mut Log) {
     }
     let Some(name) = root.take("externalDNSName") else { return };
     let mut endpoint = Item::map([("name", Item::plain("default")), ("dnsName", name)]);
-    if let Some(zone) = root.take("hostedZoneId").or_else(|| root.take("hostedZone.id")) {
+    let zone = root.take("hostedZoneId").or_else(|| root.take("hostedZone.id"));
+    if zone.as_ref().is_some_and(|zone| zone.is("")) {
+        log.dropped("hostedZoneId", NO_ZONE.to_owned());
+    } else if let Some(zone) = zone {
         log.translated("hostedZoneId", "written as `apiEndpoints[].loadBalancer.hostedZone.id`".to_owned());
         endpoint.put_if_absent("loadBalancer.hostedZone.id", zone);
     }
@@ -227,7 +249,10 @@ fn load_balancers(root: &mut Item, log: &mut Log) {
     for (index, endpoint) in root.items_mut("apiEndpoints").iter_mut().enumerate() {
         let path = format!("apiEndpoints[{index}].loadBalancer");
         let Some(balancer) = endpoint.get_mut("loadBalancer") else { continue };
-        if let Some(zone) = balancer.take("hostedZoneId") {
+        let zone = balancer.take("hostedZoneId");
+        if zone.as_ref().is_some_and(|zone| zone.is("")) {
+            log.dropped(&format!("{path}.hostedZoneId"), NO_ZONE.to_owned());
+        } else if let Some(zone) = zone {
             balancer.put_if_absent("hostedZone.id", zone);
             log.translated(&format!("{path}.hostedZoneId"), "written as `hostedZone.id`".to_owned());
         }

@@ -219,6 +219,68 @@ fn what_only_a_person_can_put_right_is_said_and_nothing_made() {
 }
 
 #[test]
+fn an_error_is_at_the_line_of_the_old_spec_that_it_is_about() {
+    // The new spec has `kubernetes.kubelet`, and other lines.
+    let text = spec("podCIDR: 10.0.0.0/8\n");
+    let refused = migrate(text.as_bytes()).expect_err("ranges overlap");
+    assert_eq!(refused.text, text);
+    let lines: Vec<&str> = text.lines().collect();
+    // A finding about a value that the old spec does not have is about the whole file.
+    for finding in refused.findings.iter().filter(|finding| finding.line > 0) {
+        let line = lines[usize::try_from(finding.line).unwrap() - 1];
+        let key = finding.path.rsplit(['.', ']']).next().unwrap();
+        assert!(line.contains(key), "{finding:#?}\n{text}");
+        let (start, end) = finding.span.unwrap();
+        assert!(line.contains(&text[start..end]), "{finding:#?}");
+    }
+    assert!(refused.findings.iter().any(|finding| (finding.path.as_str(), finding.line) == ("podCIDR", 3)));
+}
+
+#[test]
+fn etcds_quota_in_bytes_becomes_one_in_gib() {
+    for (bytes, gib) in [("8589934592", 8), ("2147483648", 2), ("2147483649", 3)] {
+        let text = spec(&format!(
+            "etcd:\n  dataVolume: {{size: 30}}\n  userSuppliedArgs: {{quotaBackendBytes: {bytes}}}\n"
+        ));
+        let migrated = migrate(text.as_bytes()).unwrap_or_else(|refused| panic!("{:#?}", refused.findings));
+        let cluster = parse(migrated.text.as_bytes(), None).expect("what is made is accepted").cluster;
+        assert_eq!(cluster.etcd.quota_gib, Some(gib), "{}", migrated.text);
+        let said =
+            migrated.changes.iter().find(|change| change.path == "etcd.userSuppliedArgs.quotaBackendBytes");
+        assert!(said.unwrap().message.contains("etcd.quota"), "{:#?}", migrated.changes);
+        assert!(!migrated.text.contains("userSuppliedArgs"), "{}", migrated.text);
+    }
+}
+
+#[test]
+fn a_feature_gate_that_the_new_release_does_not_have_is_dropped_and_said() {
+    let keys =
+        "kubernetes:\n  featureGates: {PodShareProcessNamespace: true, InPlacePodVerticalScaling: true}\n";
+    let migrated = migrate(spec(keys).as_bytes()).unwrap_or_else(|refused| panic!("{:#?}", refused.findings));
+    let gates = parse(migrated.text.as_bytes(), None).expect("what is made is accepted").cluster;
+    let gates: Vec<&String> = gates.kubernetes.feature_gates.keys().collect();
+    assert_eq!(gates, ["InPlacePodVerticalScaling"], "{}", migrated.text);
+    let gone = "kubernetes.featureGates.PodShareProcessNamespace";
+    let said = migrated.changes.iter().find(|change| change.path == gone).expect("it is said");
+    assert_eq!(said.kind, ChangeKind::Dropped);
+}
+
+#[test]
+fn an_empty_hosted_zone_is_no_zone() {
+    for keys in [
+        "externalDNSName: api.example.com\nhostedZoneId: \"\"\n".to_owned(),
+        "apiEndpoints:\n- name: default\n  dnsName: api.example.com\n  loadBalancer: {hostedZoneId: \"\"}\n"
+            .to_owned(),
+    ] {
+        let migrated =
+            migrate(spec(&keys).as_bytes()).unwrap_or_else(|refused| panic!("{:#?}", refused.findings));
+        assert!(!migrated.text.contains("ostedZone"), "{}", migrated.text);
+        let said = migrated.changes.iter().any(|change| change.path.ends_with("hostedZoneId"));
+        assert!(said, "{:#?}", migrated.changes);
+    }
+}
+
+#[test]
 fn texts_of_all_kinds_are_written_as_they_were() {
     for text in
         ["a\nb\n", "a\nb", " a\nb", "a\n\nb\n", "a\n\n", "true", "0600", "{x}", "a: b", "#", "é\t", ""]

@@ -6,6 +6,7 @@
 mod addons;
 pub mod cost;
 mod exports;
+mod groups;
 mod html;
 mod kind;
 mod membership;
@@ -38,6 +39,7 @@ use slipway_core::role::Role;
 
 pub use addons::{AddonAction, AddonPlan};
 pub use exports::ExportInUse;
+pub use groups::{GroupEffect, Undrained, UndrainedCause};
 pub use kind::PlanKind;
 pub use membership::{MembershipAction, MembershipChange};
 pub use renewal::{RenewalPlan, deadline};
@@ -212,28 +214,6 @@ pub struct NodePlan {
     /// Whether its group counts capacity units instead of machines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weighted: bool,
-}
-
-/// A reason for which Auto Scaling terminates nodes without draining them (P6).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Undrained {
-    /// The reason.
-    pub cause: UndrainedCause,
-    /// What it may do and when, and what to do beforehand.
-    pub words: String,
-}
-
-/// Why Auto Scaling terminates nodes by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum UndrainedCause {
-    /// The group's maximum is lowered: surplus nodes are terminated when its stack is updated.
-    LowerMaximum,
-    /// The group loses subnets: the nodes in them are terminated when its stack is updated.
-    LeavesSubnets,
-    /// The group's minimum is lowered: no node is terminated until something scales the group.
-    LowerMinimum,
 }
 
 /// What happens to the nodes of a role.

@@ -3,14 +3,13 @@
 use serde_json::{Value, json};
 use slipway_core::cluster::GroupSize;
 use slipway_core::diff::{Difference, diff};
-use slipway_core::release::{NodeRole, Rendering, Stack};
+use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 
+use super::groups::{self, Placed};
 use super::membership::other_volume;
 use super::reasons;
-use super::stacks::parse;
-use super::words::short;
-use super::{Baseline, NodeAction, NodePlan, Resized, Undrained, UndrainedCause};
+use super::{Baseline, NodeAction, NodePlan, Resized};
 
 /// A plan for each role: the roles of the new rendering in order, then those that are removed.
 pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
@@ -19,9 +18,8 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
         .roles
         .iter()
         .map(|(role, node)| {
-            let gone_subnets =
-                removed_subnets(role, old.and_then(|old| old.stack(&node.stack)), new.stack(&node.stack));
-            let planned = one(role, old.and_then(|old| old.roles.get(role)), node, &gone_subnets);
+            let before = old.and_then(|old| Some(Placed { node: old.roles.get(role)?, rendering: old }));
+            let planned = one(role, before, Placed { node, rendering: new });
             let earlier =
                 baseline.earlier.get(role).into_iter().flat_map(|releases| releases.values().flatten());
             earlier.fold(planned, |planned, before| besides(planned, before, node))
@@ -65,16 +63,18 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
     plans
 }
 
-fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, removed_subnets: &[String]) -> NodePlan {
-    let ((action, mut reasons), undrained) = match before {
+fn one(role: &Role, placed: Option<Placed<'_>>, now: Placed<'_>) -> NodePlan {
+    let (before, after) = (placed.map(|placed| placed.node), now.node);
+    let ((action, mut reasons), undrained) = match placed {
         None => ((NodeAction::Create, vec![created(after).to_owned()]), Vec::new()),
-        Some(before) => (judge(before, after), undrained(role, before.nodes, after.nodes, removed_subnets)),
+        Some(placed) => (judge(placed.node, after), groups::undrained(role, placed, now)),
     };
     let nodes = before.map_or(after.nodes, |before| concerned(action, before.nodes, after.nodes));
     let resized = before
         .filter(|before| before.nodes != after.nodes)
         .map(|before| Resized { from: before.nodes, to: after.nodes });
-    let fewer = *role == Role::Controller && resized.is_some_and(|size| one_fewer(size.from, size.to));
+    let fewer =
+        *role == Role::Controller && resized.is_some_and(|size| groups::one_fewer(size.from, size.to));
     if let Some(size) = resized {
         let comes = size.words(after.weighted);
         let nobody = comes.is_empty() && action == NodeAction::Untouched && undrained.is_empty() && !fewer;
@@ -101,12 +101,6 @@ fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, removed_subnets
 /// `3`, or `2–10`.
 fn limits(size: GroupSize) -> String {
     if size.min == size.max { size.min.to_string() } else { format!("{}–{}", size.min, size.max) }
-}
-
-/// Whether a controllers' group gets one machine fewer. The maximum of these groups is one more than the count, so such an update
-/// terminates none by itself.
-const fn one_fewer(before: GroupSize, after: GroupSize) -> bool {
-    before.max == after.max + 1
 }
 
 /// Extends the plan to nodes of the role that may still have the release of `before`.
@@ -140,69 +134,6 @@ fn created(node: &NodeRole) -> &'static str {
     } else {
         "the spec has it, and nothing is deployed"
     }
-}
-
-/// The subnets that the group of `role` loses. Not for etcd members, for which the change of the volume's zone says it.
-fn removed_subnets(role: &Role, before: Option<&Stack>, after: Option<&Stack>) -> Vec<String> {
-    let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
-    if role.member().is_some() || before.sha256 == after.sha256 {
-        return Vec::new();
-    }
-    let stay = subnets(after);
-    let removed = subnets(before).into_iter().filter(|subnet| !stay.contains(subnet));
-    // A managed subnet is named by the network stack's export.
-    removed
-        .map(|subnet| {
-            let name = subnet.get("Fn::ImportValue").unwrap_or(&subnet);
-            name.as_str().map_or_else(|| short(Some(name)), str::to_owned)
-        })
-        .collect()
-}
-
-fn subnets(stack: &Stack) -> Vec<Value> {
-    let template = parse(stack);
-    let resources = template.get("Resources").and_then(Value::as_object);
-    let groups = resources.into_iter().flat_map(|all| all.values());
-    let lists = groups.filter_map(|group| group.pointer("/Properties/VPCZoneIdentifier")?.as_array());
-    lists.flatten().cloned().collect()
-}
-
-/// What Auto Scaling may do to nodes by itself once their group is updated.
-fn undrained(role: &Role, before: GroupSize, after: GroupSize, removed_subnets: &[String]) -> Vec<Undrained> {
-    let mut found = Vec::new();
-    // The group of the controllers has a fixed size: a terminated controller is replaced by Auto Scaling. A plan in which controllers
-    // would be terminated in this way is refused.
-    let pool = *role != Role::Controller;
-    if after.max < before.max && (pool || !one_fewer(before, after)) {
-        let before_that = format!("; drain and terminate them before, if more than {} run", after.max);
-        let words = format!(
-            "the group's maximum falls from {} to {}: when its stack is updated, Auto Scaling may terminate up to {} of its nodes at once, \
-             undrained{}",
-            before.max,
-            after.max,
-            before.max - after.max,
-            if pool { before_that.as_str() } else { "" }
-        );
-        found.push(Undrained { cause: UndrainedCause::LowerMaximum, words });
-    } else if pool && after.min < before.min {
-        let words = format!(
-            "the group's minimum falls from {} to {}: no node goes by that, but whatever scales the group may then have Auto Scaling \
-             terminate nodes at once, undrained",
-            before.min, after.min
-        );
-        found.push(Undrained { cause: UndrainedCause::LowerMinimum, words });
-    }
-    // Without nodes there is nothing to terminate.
-    if !removed_subnets.is_empty() && before.max > 0 {
-        let words = format!(
-            "the group leaves {}: when its stack is updated, Auto Scaling may terminate the nodes there at once, undrained, and launch \
-             others elsewhere{}",
-            removed_subnets.join(", "),
-            if pool { "; drain and terminate them one at a time before, if they must not go so" } else { "" }
-        );
-        found.push(Undrained { cause: UndrainedCause::LeavesSubnets, words });
-    }
-    found
 }
 
 /// The number of nodes that `action` affects. If the group is resized as well, only existing nodes that stay count.

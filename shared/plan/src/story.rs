@@ -4,8 +4,8 @@ use slipway_core::release::StackKind;
 use slipway_core::role::Role;
 
 use super::{
-    AddonAction, MembershipAction, NodeAction, NodePlan, Plan, Replacement, ResourceAction, StackAction,
-    UndrainedCause,
+    AddonAction, GroupEffect, MembershipAction, NodeAction, NodePlan, Plan, Replacement, ResourceAction,
+    StackAction,
 };
 
 /// How much damage a plan can do.
@@ -86,9 +86,9 @@ pub(super) fn story(plan: &Plan) -> Story {
     }
     for node in &plan.nodes {
         story.why.extend(node.undrained.iter().map(|one| {
-            let risk = match one.cause {
-                UndrainedCause::LowerMaximum | UndrainedCause::LeavesSubnets => Risk::High,
-                UndrainedCause::LowerMinimum => Risk::Low,
+            let risk = match one.cause.effect() {
+                GroupEffect::Terminates | GroupEffect::Replaces => Risk::High,
+                GroupEffect::Nothing => Risk::Low,
             };
             (risk, format!("{}: {}.", node.role, one.words))
         }));

@@ -1,5 +1,6 @@
 //! Plans over small renderings with AWS' real update rules.
 
+mod groups;
 mod membership;
 mod rendered;
 mod shown;

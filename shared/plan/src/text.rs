@@ -7,8 +7,8 @@ use slipway_core::words::count as counted;
 
 use super::exports::few;
 use super::{
-    AddonAction, AddonPlan, MembershipAction, MembershipChange, NodeAction, NodePlan, Plan, Replacement,
-    ResourceAction, ResourceChange, StackAction, StackPlan, UndrainedCause, words,
+    AddonAction, AddonPlan, GroupEffect, MembershipAction, MembershipChange, NodeAction, NodePlan, Plan,
+    Replacement, ResourceAction, ResourceChange, StackAction, StackPlan, words,
 };
 
 /// One line: the number of stacks and nodes by action.
@@ -44,18 +44,22 @@ pub(super) fn summary(plan: &Plan) -> String {
         }
     }
     // For people who approve every plan, this line may be all that they read.
-    let goes = |cause| match cause {
-        UndrainedCause::LowerMaximum | UndrainedCause::LeavesSubnets => true,
-        UndrainedCause::LowerMinimum => false,
+    let groups = |effect| -> Vec<String> {
+        let has = |node: &&NodePlan| node.undrained.iter().any(|one| one.cause.effect() == effect);
+        plan.nodes.iter().filter(has).map(|node| node.role.to_string()).collect()
     };
-    let loses = plan.nodes.iter().filter(|node| node.undrained.iter().any(|one| goes(one.cause)));
-    let loses: Vec<String> = loses.map(|node| node.role.to_string()).collect();
-    let loses: Vec<&str> = loses.iter().map(String::as_str).collect();
+    let (loses, swaps) = (groups(GroupEffect::Terminates), groups(GroupEffect::Replaces));
     if nodes.is_empty() {
-        nodes.push(if loses.is_empty() { "none touched" } else { "none replaced" }.to_owned());
+        let untouched = loses.is_empty() && swaps.is_empty();
+        nodes.push(if untouched { "none touched" } else { "none replaced" }.to_owned());
     }
-    if !loses.is_empty() {
-        nodes.push(format!("some may go at once, undrained ({})", few(&loses)));
+    for (does, roles) in
+        [("some may go at once, undrained", loses), ("Auto Scaling may replace some by itself", swaps)]
+    {
+        let roles: Vec<&str> = roles.iter().map(String::as_str).collect();
+        if !roles.is_empty() {
+            nodes.push(format!("{does} ({})", few(&roles)));
+        }
     }
     if parts.is_empty() {
         parts.push("no stack".to_owned());

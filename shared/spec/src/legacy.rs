@@ -132,7 +132,6 @@ const OWNER_REFERENCES: &str =
     "write `kubernetes: {apiServer: {enableAdmissionPlugins: [OwnerReferencesPermissionEnforcement]}}`";
 const KUBE_PROXY: &str = "write `addons: {kubeProxy: {mode: nftables, resources: …}}` for clusters with many services: Kubernetes has given up IPVS";
 const RELEASES_OWN: &str = "remove it: the plugin is on in every release";
-const NOT_YET: &str = "remove it: Slipway does not support it yet";
 
 /// What to do about the second family of addresses.
 pub(crate) const IPV4: &str = "remove it: clusters are IPv4 only for now, and so are their ranges";
@@ -208,7 +207,10 @@ const RETIRED: &[Note] = &[
     note("controller.rootVolumeType", VOLUMES),
     note("controller.rootVolumeIOPS", VOLUMES),
     note("etcd.manageRecordSets", "remove it: members keep their own records"),
-    note("etcd.userSuppliedArgs", NOT_YET),
+    note(
+        "etcd.userSuppliedArgs",
+        "write `quotaBackendBytes` as `etcd: {quota: …}`, in GiB; the other arguments are not supported yet",
+    ),
     note(
         "etcd.volumeMounts",
         "remove it: a member has its root volume and its data volume, see `rootVolume` and `dataVolume`",

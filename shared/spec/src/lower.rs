@@ -15,9 +15,11 @@ mod endpoints;
 mod etcd;
 mod etcd_environment;
 mod existing;
+mod flag_words;
 mod flags;
 mod identity;
 mod kubelet;
+mod kubelet_reserved;
 mod kubelet_values;
 mod kubernetes;
 mod limits;
@@ -70,6 +72,9 @@ pub(crate) fn lower(
     let admin_api_endpoint = lowering.endpoint_for_admin(&api_endpoints);
     let worker_api_endpoint = lowering.endpoint_for_workers(&api_endpoints);
     let controller = lowering.controller(name.as_deref(), &network);
+    if let Some(controller) = &controller {
+        lowering.balancers_reach(&api_endpoints, controller, &network);
+    }
     let etcd = lowering.etcd(name.as_deref(), kubernetes_version, &network);
     let pools = lowering.pools(name.as_deref(), kubernetes_version, &network, &api_endpoints);
     lowering.workers_let_in(&api_endpoints, worker_api_endpoint.as_deref(), &pools, &network);
@@ -83,6 +88,9 @@ pub(crate) fn lower(
     let kubernetes = lowering.kubernetes();
     let software = lowering.software();
     let addons = lowering.addons();
+    if let Some(controller) = &controller {
+        lowering.replicas_fit(&addons, controller.count);
+    }
     lowering.gates_known(kubernetes_version, &pools);
     let iam_roles = lowering.iam_roles();
     let certificates = lowering.certificates();

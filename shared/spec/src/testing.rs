@@ -18,6 +18,8 @@ subnets:
 - {name: private-a, availabilityZone: eu-west-1a, instanceCIDR: 10.0.1.0/24, private: true}
 - {name: private-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.2.0/24, private: true}
 - {name: private-c, availabilityZone: eu-west-1c, instanceCIDR: 10.0.3.0/24, private: true}
+- {name: front-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.240.0/24}
+- {name: front-c, availabilityZone: eu-west-1c, instanceCIDR: 10.0.241.0/24}
 worker:
   nodePools:
   - name: general

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slipway_core::release::StackKind;
 use slipway_core::role::Role;
-use slipway_plan::{NodeAction, Plan, Replacement, ResourceAction, StackAction};
+use slipway_plan::{GroupEffect, NodeAction, NodePlan, Plan, Replacement, ResourceAction, StackAction};
 
 /// The effect of a plan.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -67,13 +67,26 @@ fn group(words: Vec<(bool, String, String)>, all: usize, name: &str) -> String {
     said.join(", ")
 }
 
+/// What Auto Scaling may do to nodes that the rollout does not touch.
+fn by_auto_scaling(node: &NodePlan) -> Option<&'static str> {
+    let has = |effect| node.undrained.iter().any(|one| one.cause.effect() == effect);
+    match (has(GroupEffect::Replaces), node.undrained.is_empty()) {
+        (true, _) if !has(GroupEffect::Terminates) => Some(" may have nodes replaced by Auto Scaling"),
+        (_, false) => Some(" may lose nodes undrained"),
+        (_, true) => None,
+    }
+}
+
 fn nodes(plan: &Plan) -> String {
     let mut by_kind: BTreeMap<u8, Vec<(bool, String, String)>> = BTreeMap::new();
     for node in &plan.nodes {
         let does = match node.action {
-            // Auto Scaling terminates them, and no rollout waits for a drain.
-            NodeAction::Untouched if !node.undrained.is_empty() => " may lose nodes undrained",
-            NodeAction::Untouched | NodeAction::Orphaned => continue,
+            // Auto Scaling does it, and no rollout waits for it.
+            NodeAction::Untouched => match by_auto_scaling(node) {
+                Some(words) => words,
+                None => continue,
+            },
+            NodeAction::Orphaned => continue,
             NodeAction::Create => " new",
             NodeAction::Replace => " replaced",
             NodeAction::Refresh => " refreshed",

@@ -124,9 +124,9 @@ fn etcd_takes_one_minor_at_a_time_from_a_late_enough_patch() {
         upload etcd 3.6 first, then 3.7, each when the one before has been rolled out
     3:20 error version-skip at `kubernetesVersion`: etcd 3.5.25 runs, and 3.6.16 is asked for: only 3.5.26 and newer can go to 3.6
         upload `etcd: {version: 3.5.26}` first, and this when it has been rolled out
-    15:17 error version-skip at `etcd.version`: etcd 3.6.10 runs, and 3.7.3 is asked for: only 3.6.11 and newer can go to 3.7
+    17:17 error version-skip at `etcd.version`: etcd 3.6.10 runs, and 3.7.3 is asked for: only 3.6.11 and newer can go to 3.7
         upload `etcd: {version: 3.6.11}` first, and this when it has been rolled out
-    15:17 error version-downgrade at `etcd.version`: etcd 3.7.3 runs, and 3.6 is asked for: it cannot go back a minor release
+    17:17 error version-downgrade at `etcd.version`: etcd 3.7.3 runs, and 3.6 is asked for: it cannot go back a minor release
         write 3.7 or newer, or restore a snapshot from before
     "##);
     assert_eq!(onto(&etcd("3.5.26"), "1.36", ""), "");
@@ -139,9 +139,9 @@ fn a_data_volume_never_shrinks() {
         onto(&OF_1_36, "1.36", "etcd: {dataVolume: {size: 20}}\n"),
         onto(&OF_1_36, "1.36", "etcd: {nodes: [{dataVolume: {size: 10}}]}\n"),
     ].concat(), @r##"
-    15:27 error volume-shrinks at `etcd.dataVolume.size`: the data volume of `etcd-0` has 30 GiB, and 20 are asked for: a volume cannot shrink
+    17:27 error volume-shrinks at `etcd.dataVolume.size`: the data volume of `etcd-0` has 30 GiB, and 20 are asked for: a volume cannot shrink
         write 30 or more
-    15:36 error volume-shrinks at `etcd.nodes[0].dataVolume.size`: the data volume of `etcd-0` has 30 GiB, and 10 are asked for: a volume cannot shrink
+    17:36 error volume-shrinks at `etcd.nodes[0].dataVolume.size`: the data volume of `etcd-0` has 30 GiB, and 10 are asked for: a volume cannot shrink
         write 30 or more
     "##);
     assert_eq!(onto(&OF_1_36, "1.36", "etcd: {dataVolume: {size: 40}}\n"), "");
@@ -195,9 +195,9 @@ fn the_ranges_of_a_cluster_that_runs_cannot_change_and_the_way_is_named() {
     let api = parse(BASE.as_bytes(), None).unwrap().cluster.api_endpoints[0].dns_name.clone();
     insta::assert_snapshot!(
         onto_addresses("podCIDR: 10.4.0.0/16\nserviceCIDR: 10.5.0.0/24\ndnsServiceIP: 10.5.0.10\n", &api), @r##"
-    15:10 error address-changes at `podCIDR`: the range of the pods is 10.2.0.0/16 in the cluster that runs, and 10.4.0.0/16 is asked for: it cannot change in place
+    17:10 error address-changes at `podCIDR`: the range of the pods is 10.2.0.0/16 in the cluster that runs, and 10.4.0.0/16 is asked for: it cannot change in place
         write `podCIDR: 10.2.0.0/16`. To have another range, launch a second cluster with it and move the workloads
-    16:14 error address-changes at `serviceCIDR`: the range of the Services is 10.3.0.0/24 in the cluster that runs, and 10.5.0.0/24 is asked for: it cannot change in place
+    18:14 error address-changes at `serviceCIDR`: the range of the Services is 10.3.0.0/24 in the cluster that runs, and 10.5.0.0/24 is asked for: it cannot change in place
         write `serviceCIDR: 10.3.0.0/24`. For more addresses, create a `ServiceCIDR` object (kubernetes.io/docs/tasks/network/extend-service-ip-ranges); to have another range instead, launch a second cluster with it and move the workloads
     "##);
     assert!(onto_addresses("dnsServiceIP: 10.3.0.20\n", &api).contains("write `dnsServiceIP: 10.3.0.10`"));

@@ -292,6 +292,19 @@ fn what_is_nobodys_life_can_be_patched() {
 }
 
 #[test]
+fn a_hook_waits_as_long_as_auto_scaling_lets_it() {
+    for (seconds, fits) in [("30", true), ("'7200'", true), ("29", false), ("86400", false), ("soon", false)]
+    {
+        let text = format!(
+            "target: {{stack: 'pool-*'}}\nops: [{{op: replace, path: /Resources/Group/Properties/LifecycleHookSpecificationList/1/HeartbeatTimeout, value: {seconds}}}]\n"
+        );
+        let found = with(&[("x.yaml", &text)]).err().map(|found| format!("{found:?}"));
+        assert_eq!(found.is_none(), fits, "{seconds}: {found:?}");
+        assert!(found.is_none_or(|found| found.contains("write 30 to 7200 seconds")), "{seconds}");
+    }
+}
+
+#[test]
 fn a_limit_that_a_patch_breaks_is_told() {
     let outputs: BTreeMap<String, Value> =
         (0..201).map(|n| (format!("O{n}"), json!({ "Value": "x" }))).collect();

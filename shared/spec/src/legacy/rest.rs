@@ -160,7 +160,7 @@ pub(super) const REST: &[Note] = &[
     ),
     note(
         "experimental.cloudControllerManager",
-        "remove it: the cloud controller manager is always installed",
+        "remove it: the cloud controller manager is installed unless `addons: {cloudControllerManager: {enabled: false}}`",
     ),
     note(
         "experimental.admission.podSecurityPolicy",

@@ -173,6 +173,33 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
+    /// Parameters of AWS' and Canonical's whose images cannot become nodes (docs/nodes.md).
+    fn image_of_parameter(&mut self, architecture: Architecture, name: &str, path: &Path) {
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        if !name.starts_with("/aws/service/") {
+            return;
+        }
+        let path = path.key("ssmParameters").key(architecture.as_str());
+        let help = "name an image of Amazon Linux 2023, Ubuntu 24.04 or Debian 12, or newer; or remove it: nodes run Amazon Linux 2023";
+        // "failCgroupV1" is the kubelet's default from 1.35 on.
+        if has(&["/amzn2-ami-", "/amazon-linux-2/", "/amazon-linux-2-gpu/", "/amazon-linux-2-arm64/"]) {
+            let message = "Amazon Linux 2 has control groups of the first version, which kubelets of 1.35 and newer refuse";
+            self.report.warning("image", &path, message, help);
+        }
+        let why = if name.ends_with("/recommended") {
+            "the value of this parameter is JSON, of which the image is a part: add `/image_id`"
+        } else if has(&["/bottlerocket/"]) {
+            "Bottlerocket runs no programs beside its own, and reads other userdata"
+        } else if has(&["/ami-windows-latest/"]) {
+            "Windows runs no node of Slipway's"
+        } else if has(&["/ubuntu/server/18.04/", "/ubuntu/server/20.04/", "/ubuntu/server/22.04/"]) {
+            "this release of Ubuntu has a curl that cannot sign requests to S3: 24.04 is the oldest that can"
+        } else {
+            return;
+        };
+        self.report.error("image", &path, format!("no node can boot from `{name}`: {why}"), help);
+    }
+
     /// `amiId` or `image` at `path`; `None` if neither is given or there is an error in them.
     pub(super) fn own_image(
         &mut self,
@@ -199,6 +226,7 @@ impl Lowering<'_, '_, '_> {
                 .collect();
             for (architecture, name) in &names {
                 self.architecture_of_parameter(*architecture, name, &path);
+                self.image_of_parameter(*architecture, name, &path);
             }
             if !names.is_empty() {
                 given.push((path.key("ssmParameters"), Image::SsmParameter(names)));

@@ -161,6 +161,7 @@ impl Lowering<'_, '_, '_> {
             }
         }
         self.addon_relations(&addons, &root);
+        self.addons_left_out(&addons, &root);
         Addons { image_repository, ..addons }
     }
 
@@ -214,6 +215,53 @@ impl Lowering<'_, '_, '_> {
             } else {
                 self.scaler_option(name, &addons.cluster_autoscaler_options[name], &path);
             }
+        }
+    }
+
+    /// Add-ons without which no cluster works: who turns one off has to bring another.
+    fn addons_left_out(&mut self, addons: &Addons, root: &Path) {
+        let left_out = [
+            (
+                !addons.cloud_controller_manager.enabled,
+                "cloudControllerManager",
+                // kubernetes.io/docs/concepts/architecture/cloud-controller, and "Cloud Controller Manager Administration".
+                "kubelets run with `--cloud-provider=external`: each new node keeps the taint \
+                 `node.cloudprovider.kubernetes.io/uninitialized`, and no pod starts there, until a cloud controller manager initializes it",
+                "install one that runs on the controllers and tolerates that taint, before the first worker joins; or remove the line",
+            ),
+            (
+                // Another network, such as Cilium's, may do it, too.
+                !addons.kube_proxy.enabled && addons.network == NetworkProvider::Flannel,
+                "kubeProxy",
+                "flannel does not do what kube-proxy does: no Service is reached, CoreDNS and the API's own included",
+                "install another proxy of Services, or remove the line; with `addons.network.provider: none` the network that you install may do it",
+            ),
+            (
+                !addons.core_dns.enabled,
+                "coreDns",
+                "pods ask the address `dnsServiceIP` for names, and nothing answers there",
+                "install a DNS service with that address, such as CoreDNS from its chart with `service.clusterIP`; or remove the line",
+            ),
+        ];
+        for (_, key, message, help) in left_out.into_iter().filter(|(left_out, ..)| *left_out) {
+            self.report.warning("addon-needed", &root.key(key).key("enabled"), message, help);
+        }
+    }
+
+    /// Pods that stand on controllers, one on each (`shared/render/src/addons`).
+    pub(super) fn replicas_fit(&mut self, addons: &Addons, controllers: u32) {
+        for (addon, key) in
+            [(&addons.ebs_csi_driver, "ebsCsiDriver"), (&addons.cluster_autoscaler, "clusterAutoscaler")]
+        {
+            let Some(replicas) = addon.replicas.filter(|replicas| *replicas > controllers && addon.enabled)
+            else {
+                continue;
+            };
+            let message =
+                format!("{replicas} pods are wanted, one on each controller, and there are {controllers}");
+            let help = format!("write {controllers}, or remove the line: the others would stay pending");
+            let path = Path::parse("addons").key(key).key("replicas");
+            self.report.warning("addon", &path, message, help);
         }
     }
 

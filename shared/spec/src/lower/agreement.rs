@@ -4,10 +4,14 @@ use slipway_core::cluster::{ApiEndpoint, Backing, Controller, Egress, NodePool, 
 
 use super::Lowering;
 use super::network::Draft;
+use crate::model::FlagSpec;
 use crate::path::Path;
 
-/// The part of the pods' range that each node takes.
+/// The part of the pods' range that each node takes, unless a flag of the controller manager says otherwise.
 const NODE_PREFIX: u8 = 24;
+/// "The size of the node CIDR mask must be greater than or equal to the cluster's", and by 16 at most (k8s.io/kubernetes,
+/// `pkg/controller/nodeipam/ipam/cidrset/cidr_set.go`, `clusterSubnetMaxDiff`).
+const MOST_DIFFERENCE: u8 = 16;
 
 impl Lowering<'_, '_, '_> {
     /// Workers that reach a guarded public endpoint from addresses that its security group cannot know would never join.
@@ -57,7 +61,18 @@ impl Lowering<'_, '_, '_> {
     /// The range of pods limits the number of nodes: beyond it, a node gets no addresses for its pods.
     pub(super) fn pods_fit(&mut self, controller: Option<&Controller>, pools: &[NodePool], network: &Draft) {
         let Some(range) = network.pod_cidr else { return };
-        let room = 1_u64 << NODE_PREFIX.saturating_sub(range.prefix_len());
+        let (prefix, written) = self.node_prefix();
+        let widest = range.prefix_len();
+        let most = (widest + MOST_DIFFERENCE).min(32);
+        if let Some(place) = written.filter(|_| !(widest..=most).contains(&prefix)) {
+            let message = format!(
+                "nodes cannot each take a /{prefix} of the pods' range {range}: the controller manager would not start"
+            );
+            let help = format!("write {widest} to {most}");
+            self.report.error("flag-value", &place, message, help);
+            return;
+        }
+        let room = 1_u64 << prefix.saturating_sub(widest);
         let controllers = u64::from(controller.map_or(0, |controller| controller.count));
         let nodes = |size: fn(&NodePool) -> u32| {
             controllers + pools.iter().map(|pool| u64::from(size(pool))).sum::<u64>()
@@ -65,7 +80,7 @@ impl Lowering<'_, '_, '_> {
         let (least, most) = (nodes(|pool| pool.size.min), nodes(|pool| pool.size.max));
         let path = Path::parse("podCIDR");
         let help = format!(
-            "take a wider range (each node takes a /{NODE_PREFIX} of it) before the cluster is launched: it cannot be changed later"
+            "take a wider range (each node takes a /{prefix} of it) before the cluster is launched: it cannot be changed later"
         );
         if least > room {
             let message = format!("{range} has addresses for {room} nodes, and there are {least} at least");
@@ -74,6 +89,21 @@ impl Lowering<'_, '_, '_> {
             let message = format!("{range} has addresses for {room} nodes, and the pools may grow to {most}");
             self.report.warning("pod-range-too-small", &path, message, help);
         }
+    }
+
+    /// The size of each node's part of the pods' range, and where it is written.
+    fn node_prefix(&self) -> (u8, Option<Path>) {
+        let flags = &self.spec.kubernetes.controller_manager.flags;
+        let named = |flag: &FlagSpec| {
+            let name = flag.name.as_deref().unwrap_or_default();
+            ["node-cidr-mask-size", "node-cidr-mask-size-ipv4"].contains(&name)
+        };
+        let found = flags.iter().position(named).and_then(|index| {
+            let size = flags[index].value.as_deref()?.parse().ok().filter(|size| *size > 0)?;
+            let place = Path::parse("kubernetes.controllerManager.flags").index(index).key("value");
+            Some((size, Some(place)))
+        });
+        found.unwrap_or((NODE_PREFIX, None))
     }
 }
 

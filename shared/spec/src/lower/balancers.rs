@@ -1,7 +1,9 @@
 //! The load balancers behind the API's names: ours, existing ones, target groups, or none.
 
+use std::collections::BTreeSet;
+
 use ipnet::Ipv4Net;
-use slipway_core::cluster::{Backing, Existing, LoadBalancer};
+use slipway_core::cluster::{ApiEndpoint, Backing, Controller, Existing, LoadBalancer};
 
 use super::Lowering;
 use super::existing::Named;
@@ -201,6 +203,63 @@ impl Lowering<'_, '_, '_> {
             self.one_kind(&names, &subnets_path, network);
         }
         names
+    }
+
+    /// A controller in a zone that the balancer is not enabled for gets no traffic and never counts as healthy, so that a rollout waits for
+    /// it in vain ("If you register targets in an Availability Zone but do not enable the Availability Zone, these registered targets do not
+    /// receive traffic": ELB user guide, "How Elastic Load Balancing works"). Auto Scaling spreads the controllers evenly, so it is certain
+    /// only where they are more than the zones that fit.
+    pub(super) fn balancers_reach(
+        &mut self,
+        endpoints: &[ApiEndpoint],
+        controller: &Controller,
+        network: &Draft,
+    ) {
+        if network.incomplete || self.report.refused(&Path::parse("subnets")) {
+            return;
+        }
+        let zones = |names: &[String]| -> BTreeSet<&str> {
+            let found = names.iter().filter_map(|name| network.subnet(name));
+            found.map(|subnet| subnet.availability_zone.as_str()).collect()
+        };
+        let wanted = zones(&controller.subnets);
+        for endpoint in endpoints {
+            let balancer = &endpoint.load_balancer;
+            let has = zones(&balancer.subnets);
+            let missing: Vec<&str> = wanted.difference(&has).copied().collect();
+            if balancer.backing != Backing::Managed || has.is_empty() || missing.is_empty() {
+                continue;
+            }
+            let mut written = self.spec.api_endpoints.iter();
+            let index = written.position(|one| one.name.as_deref() == Some(&endpoint.name));
+            let path = index.map_or_else(
+                || Path::parse("externalDNSName"),
+                |index| Path::parse("apiEndpoints").index(index).key("loadBalancer").key("subnets"),
+            );
+            if self.report.refused(&path) {
+                continue;
+            }
+            let fit = wanted.intersection(&has).count();
+            let named = missing.join("`, `");
+            let kind = if balancer.private { "private" } else { "public" };
+            let help = format!(
+                "give the load balancer a {kind} subnet in each zone of the controllers, here in `{named}`; or write `controller: {{subnets: …}}` \
+                 with subnets in its own zones only{}",
+                if balancer.private { "" } else { "; or make it `private: true`" }
+            );
+            let certain = usize::try_from(controller.count).is_ok_and(|count| count > fit);
+            let message = format!(
+                "the load balancer of `{}` has no subnet in `{named}`, where controllers {}: it sends them no traffic, and a rollout waits \
+                 for them in vain",
+                endpoint.name,
+                if certain { "stand" } else { "may stand" }
+            );
+            if certain {
+                self.report.error("load-balancer-zones", &path, message, help);
+            } else {
+                self.report.warning("load-balancer-zones", &path, message, help);
+            }
+        }
     }
 
     /// The zone in which the record is made; `None` where the user makes it.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use slipway_core::cluster::{KubernetesVersion, NodePool};
 use slipway_core::versions::RELEASES;
 
-use super::Lowering;
+use super::{Lowering, flag_words};
 use crate::duration::nanoseconds;
 use crate::model::PoolSpec;
 use crate::path::Path;
@@ -54,12 +54,10 @@ impl Lowering<'_, '_, '_> {
             | Type::List
             | Type::Group
             | Type::Texts
-            | Type::Other => match name {
-                "service-node-port-range" => (is_port_range(value), "one such as `30000-32767`"),
-                _ => return,
-            },
+            | Type::Other => (true, ""),
         };
-        if !right {
+        let wanted = if right { flag_words::wanted(name, value) } else { Some(wanted.to_owned()) };
+        if let Some(wanted) = wanted {
             let message = format!("`{value}` is not what {program} reads as `{name}`: it would not start");
             self.report.error("flag-value", &path.key("value"), message, format!("write {wanted}"));
         }
@@ -121,10 +119,4 @@ fn is_number_of_go(text: &str) -> bool {
         .find_map(|(start, radix)| Some((digits.strip_prefix(start)?, radix)))
         .unwrap_or((digits.as_str(), 10));
     !digits.is_empty() && digits.chars().all(|digit| digit == '_' || digit.is_digit(radix))
-}
-
-/// A range of ports as `--service-node-port-range` has it: `a-b`, `a+count`, `a` (k8s.io/apimachinery, `pkg/util/net/port_range.go`).
-fn is_port_range(text: &str) -> bool {
-    let port = |part: &str| part.trim().parse::<u16>().is_ok();
-    text.split_once(['-', '+']).map_or_else(|| port(text), |(from, to)| port(from) && port(to))
 }

@@ -213,12 +213,18 @@ impl Lowering<'_, '_, '_> {
     pub(super) fn kubelets_agree(&mut self) {
         let spec = self.spec;
         let of = |path: Path| path.key("kubelet").key("config");
-        let all = (&spec.kubernetes.kubelet.config, of(Path::parse("kubernetes")));
-        let controllers = (&spec.controller.kubelet.config, of(Path::parse("controller")));
-        self.kubelet_agrees(&[all.clone(), controllers]);
+        let (all, controllers) =
+            (with_reserved(&spec.kubernetes.kubelet), with_reserved(&spec.controller.kubelet));
+        let all = (&all, of(Path::parse("kubernetes")));
+        let layers = [all.clone(), (&controllers, of(Path::parse("controller")))];
+        self.kubelet_agrees(&layers);
+        self.kubelet_reserves(&layers);
         for (index, pool) in spec.worker.node_pools.iter().enumerate() {
             let place = of(Path::parse("worker").key("nodePools").index(index));
-            self.kubelet_agrees(&[all.clone(), (&pool.kubelet.config, place)]);
+            let own = with_reserved(&pool.kubelet);
+            let layers = [all.clone(), (&own, place)];
+            self.kubelet_agrees(&layers);
+            self.kubelet_reserves(&layers);
         }
     }
 
@@ -248,6 +254,20 @@ impl Lowering<'_, '_, '_> {
         }
         json!(reserved)
     }
+}
+
+/// The fields of `config`, with those beside it that others must agree with.
+fn with_reserved(spec: &KubeletSpec) -> BTreeMap<String, Value> {
+    let mut fields = spec.config.clone();
+    for (key, text) in [("systemReserved", &spec.system_reserved), ("kubeReserved", &spec.kube_reserved)] {
+        if let Some(text) = text {
+            fields.insert(key.to_owned(), json!(text));
+        }
+    }
+    if !spec.eviction_hard.is_empty() {
+        fields.insert("evictionHard".to_owned(), json!(spec.eviction_hard));
+    }
+    fields
 }
 
 /// A quantity as Kubernetes writes it, in thousandths; `None` if the text is none.

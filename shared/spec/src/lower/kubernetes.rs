@@ -129,10 +129,18 @@ impl Lowering<'_, '_, '_> {
         let api = path.key("apiServer");
         let names = api.key("certSANs");
         for (index, name) in spec.api_server.cert_sans.iter().enumerate() {
-            if name.parse::<IpAddr>().is_err() && !is_dns_name(name) {
-                let help = "write a DNS name or an address, without scheme and port";
+            let help = "write a DNS name or an address, without scheme and port";
+            if name.parse::<IpAddr>().is_ok() {
+                continue;
+            }
+            // No top-level domain is a number (RFC 3696, section 2): this is an address that is none.
+            let number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+            if !is_dns_name(name) {
                 let message = format!("`{name}` cannot stand in a certificate");
                 self.report.error("dns-name", &names.index(index), message, help);
+            } else if name.rsplit('.').next().is_some_and(number) {
+                let message = format!("`{name}` is neither an address nor the name of anything");
+                self.report.warning("dns-name", &names.index(index), message, help);
             }
         }
         self.feature_gates(&spec.feature_gates, &path.key("featureGates"));
@@ -143,6 +151,7 @@ impl Lowering<'_, '_, '_> {
             &api,
         );
         api_server.volumes = self.host_volumes(&spec.api_server.volumes, &api.key("volumes"));
+        self.flag_files(&spec.api_server.flags, &api_server.volumes, &api.key("flags"));
         let (manager, place) = (&spec.controller_manager, path.key("controllerManager"));
         let mut controller_manager = self.component(
             &manager.flags,

@@ -21,6 +21,9 @@ fn deep_learning(architecture: Architecture) -> String {
 /// (github.com/NVIDIA/open-gpu-kernel-modules, "Compatible GPUs").
 const BEFORE_OPEN_DRIVER: [&str; 6] = ["g2", "g3", "g3s", "p2", "p3", "p3dn"];
 
+/// GPUs of AMD's (docs.aws.amazon.com/ec2/latest/instancetypes, "Accelerated computing").
+const OF_AMD: [&str; 1] = ["g4ad"];
+
 /// What NVIDIA's device plugin finds its nodes by (its chart's node affinity), and what the cluster autoscaler waits
 /// for a GPU by (its README on AWS, "Using GPU nodes").
 const GPU_LABELS: [(&str, &str); 2] =
@@ -67,9 +70,12 @@ impl Lowering<'_, '_, '_> {
             |wanted| types.iter().filter_map(known).find(|(_, of)| of.accelerator == Some(wanted));
         let enabled = spec.gpu.nvidia.enabled == Some(true);
         if enabled {
-            let without =
-                types.iter().filter_map(known).find(|(_, of)| of.accelerator != Some(Accelerator::Nvidia));
-            if let Some((name, _)) = without {
+            let without = types.iter().find(|name| {
+                let family = name.split('.').next().unwrap_or_default();
+                OF_AMD.contains(&family)
+                    || known(name).is_some_and(|(_, of)| of.accelerator != Some(Accelerator::Nvidia))
+            });
+            if let Some(name) = without {
                 self.report.error(
                     "gpu-type",
                     &group.key("enabled"),

@@ -54,6 +54,20 @@ impl Lowering<'_, '_, '_> {
                 "write fewer days than `tlsCertDurationDays`",
             );
         }
+        let between = leaf_days.saturating_sub(days);
+        if renewal.enabled && between > 0 && between <= leaf_days / 10 {
+            let message = format!(
+                "certificates of {leaf_days} days are renewed {days} days before they expire, and so every {between} days: each time all of etcd and the \
+                 control plane gets the new ones"
+            );
+            let path = Path::parse("certificatesConfiguration.rolloutBeforeExpiry.days");
+            self.report.warning(
+                "certificate-days",
+                &path,
+                message,
+                format!("write fewer days, such as {}", leaf_days / 3),
+            );
+        }
         if spec.ca_rotation_days.is_some_and(|days| days >= ca_days) {
             let path = Path::parse("certificatesConfiguration.caRotationDays");
             let days = spec.ca_rotation_days.unwrap_or_default();

@@ -3,6 +3,7 @@
 use slipway_core::cluster::{Software, SoftwareSource};
 
 use super::Lowering;
+use super::volumes::RootImage;
 use crate::model::SoftwareSourceSpec;
 use crate::path::Path;
 use crate::text::is_dns_name;
@@ -22,6 +23,15 @@ impl Lowering<'_, '_, '_> {
                 &path,
                 "nothing is fetched from there while `source` is `image`",
                 "remove `baseURL`, or write `source: release`",
+            );
+        }
+        // Controllers and members have the cluster's image. A patch may name another one.
+        if source == SoftwareSource::Image && self.image_of_cluster() == RootImage::AmazonLinux {
+            self.report.warning(
+                "software-image",
+                &Path::parse("software.source"),
+                "the programs are to be in the image, and Amazon Linux 2023, which nodes run unless told otherwise, has none: no node would join",
+                "name your image in `amiId` or `image`, or write `source: release`",
             );
         }
         let image_repository = self.image_repository(

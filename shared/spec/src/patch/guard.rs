@@ -217,6 +217,9 @@ fn tags(id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
     found
 }
 
+/// How long a hook may wait (API reference of EC2 Auto Scaling, `PutLifecycleHook`, `HeartbeatTimeout`).
+const HEARTBEAT_S: std::ops::RangeInclusive<u64> = 30..=7200;
+
 /// The lifecycle hooks that we rendered stay as they are; only how long they wait may change.
 fn hooks(id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
     const LIST: &str = "/Properties/LifecycleHookSpecificationList";
@@ -231,11 +234,22 @@ fn hooks(id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
     };
     let after: Vec<Value> = list(is).iter().map(without_time).collect();
     let gone = list(was).into_iter().filter(|hook| !after.contains(&without_time(hook)));
+    // CloudFormation takes the number as text, too.
+    let waits = |hook: &Value| {
+        let time = hook.get("HeartbeatTimeout")?;
+        Some(time.as_u64().or_else(|| time.as_str()?.parse().ok()).is_none_or(|s| !HEARTBEAT_S.contains(&s)))
+    };
+    let wrong = list(is).into_iter().filter(|hook| waits(hook) == Some(true)).map(|hook| {
+        let name = hook.get("LifecycleHookName").and_then(Value::as_str).unwrap_or_default();
+        let help = "write 30 to 7200 seconds: Auto Scaling takes no other";
+        Refusal::new(format!("the HeartbeatTimeout of the lifecycle hook `{name}` of `{id}`"), help)
+    });
     gone.map(|hook| {
         let name = hook.get("LifecycleHookName").and_then(Value::as_str).unwrap_or_default();
         let help = "nodes report and are drained through it; only its HeartbeatTimeout may change";
         Refusal::new(format!("the lifecycle hook `{name}` of `{id}`"), help)
     })
+    .chain(wrong)
     .collect()
 }
 

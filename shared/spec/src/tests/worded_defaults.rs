@@ -50,7 +50,7 @@ fn worded_defaults() -> Vec<(&'static str, Held)> {
         ),
         (
             "apiEndpoints[].loadBalancer.subnets",
-            As(name(&["public-a", "public-b"]), Some(name(&["public-a"]))),
+            As(name(&["public-a", "public-b"]), Some(name(&["public-b", "public-a"]))),
         ),
         ("certificatesConfiguration.caRotationDays", Absent(json!(90))),
         ("certificatesConfiguration.rolloutBeforeExpiry", As(on(false), Some(on(true)))),

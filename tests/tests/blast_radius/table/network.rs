@@ -9,6 +9,7 @@ const BALANCER: &str =
 const TARGETS: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/6d0ecf831eec9f09";
 const MOVED: &str = "not begun: network (replaces EC2::Route, EC2::RouteTable, EC2::SecurityGroup, EC2::SecurityGroupIngress, EC2::Subnet, EC2::SubnetRouteTableAssociation), control-plane (replaces EC2::SecurityGroup, EC2::SecurityGroupIngress, ElasticLoadBalancingV2::TargetGroup)";
 const RENUMBERED: &str = "not begun: network (replaces EC2::NatGateway, EC2::Route, EC2::RouteTable, EC2::SecurityGroup, EC2::SecurityGroupIngress, EC2::Subnet, EC2::SubnetRouteTableAssociation, EC2::VPC, EC2::VPCEndpoint, EC2::VPCGatewayAttachment)";
+const WITHOUT_ZONES: &str = "refused: apiEndpoints[0].loadBalancer.subnets: the load balancer of `public` has no subnet in `eu-west-1b`, `eu-west-1c`, where controllers stand: it sends them no traffic, and a rollout waits for them in vain";
 
 pub(super) fn cases() -> Vec<Case> {
     [vpc(), subnets(), endpoints()].concat()
@@ -159,7 +160,10 @@ fn endpoints() -> Vec<Case> {
         )
         .along("apiEndpoints[].loadBalancer.hostedZone.id", json!(null)),
         case("apiEndpoints[].loadBalancer.recordSetManaged", json!(false), "control-plane", ""),
-        case("apiEndpoints[].loadBalancer.subnets[].name", json!("public-a"), "control-plane", ""),
+        case("apiEndpoints[].loadBalancer.subnets[].name", json!("public-a"), "control-plane", "")
+            .given("controller.subnets[].name", json!("private-a"))
+            .because("controllers stand in its zone only"),
+        case("apiEndpoints[].loadBalancer.subnets", json!([{ "name": "public-a" }]), WITHOUT_ZONES, ""),
         case("apiEndpoints[1].loadBalancer.private", json!(false), "control-plane", "")
             .because("its balancer is another one: the record is moved to it"),
         case("apiEndpoints[].loadBalancer.type", json!("network"), "", "").because("there is no other"),

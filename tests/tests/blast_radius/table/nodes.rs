@@ -45,6 +45,14 @@ fn controller() -> Vec<Case> {
             "controller may lose nodes undrained",
         )
         .because("Auto Scaling balances the zones anew"),
+        case(
+            "controller.subnets[1]",
+            json!({ "name": "private-b" }),
+            "control-plane",
+            "controller may have nodes replaced by Auto Scaling",
+        )
+        .given("controller.subnets[].name", json!("private-a"))
+        .because("Auto Scaling balances the zones anew: it launches controllers in the new one, then terminates others"),
         around("controller.iam.role.managedPolicies[].arn", json!(POLICY)),
         case("controller.iam.role.name", json!("control"), "control-plane (replaces IAM::Role)", ""),
         replaced("controller.iam.instanceProfile.arn", json!(PROFILE)),

@@ -59,6 +59,13 @@ fn group() -> Vec<Case> {
             "pool-general may lose nodes undrained",
         )
         .because("Auto Scaling balances the zones anew: begun where `rollout.approval` is `manual`, once somebody has read it"),
+        case(
+            "worker.nodePools[].subnets[1]",
+            json!({ "name": "private-c" }),
+            "pool-general",
+            "pool-general may have nodes replaced by Auto Scaling",
+        )
+        .because("Auto Scaling balances the zones anew: it launches nodes in the new one, then terminates others"),
         around("worker.nodePools[].loadBalancer.names", json!(["classic"])),
         around("worker.nodePools[].loadBalancer.enabled", json!(false))
             .given("worker.nodePools[].loadBalancer.names", json!(["classic"])),
@@ -166,11 +173,16 @@ fn storage() -> Vec<Case> {
 
 fn mixed() -> Vec<Case> {
     let spot = |key: &str, to| case(key, to, "pool-spot", "");
+    let split = |key: &str, to| {
+        case(key, to, "pool-spot", "pool-spot may have nodes replaced by Auto Scaling").because(
+            "Auto Scaling gradually replaces nodes until the shares of on-demand and Spot instances fit",
+        )
+    };
     vec![
         case("worker.nodePools[1].mixedInstances.enabled", json!(false), "pool-spot", "pool-spot replaced")
             .because("some may be of a type that it no longer names"),
-        spot("worker.nodePools[1].mixedInstances.onDemandBaseCapacity", json!(2)),
-        spot("worker.nodePools[1].mixedInstances.onDemandPercentageAboveBaseCapacity", json!(50)),
+        split("worker.nodePools[1].mixedInstances.onDemandBaseCapacity", json!(2)),
+        split("worker.nodePools[1].mixedInstances.onDemandPercentageAboveBaseCapacity", json!(50)),
         spot("worker.nodePools[1].mixedInstances.spotAllocationStrategy", json!("capacity-optimized")),
         spot("worker.nodePools[1].mixedInstances.capacityRebalance", json!(false)),
         spot("worker.nodePools[1].mixedInstances.onDemandAllocationStrategy", json!("lowest-price")),
@@ -190,8 +202,15 @@ fn mixed() -> Vec<Case> {
             "worker.nodePools[].mixedInstances.instanceTypes",
             json!(["m7i.large", "m6i.large"]),
             "pool-general",
+            "pool-general may have nodes replaced by Auto Scaling",
+        )
+        .because("the nodes that it has are on demand, and it is to have Spot instances"),
+        case(
+            "worker.nodePools[].mixedInstances",
+            json!({ "instanceTypes": ["m7i.large", "m6i.large"], "onDemandPercentageAboveBaseCapacity": 100 }),
+            "pool-general",
             "",
         )
-        .because("the nodes that it has are of a type that it still names"),
+        .because("the nodes that it has are of a type that it still names, and on demand"),
     ]
 }

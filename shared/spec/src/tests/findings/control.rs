@@ -33,7 +33,7 @@ fn tenancy_is_of_each_role_by_itself() {
 #[test]
 fn a_file_is_not_too_large() {
     says!(with(&format!("    customFiles:\n    - {{path: /a, content: {}}}\n", "a".repeat(64 * 1024 + 1))), @r##"
-    15:5 error custom-size at `worker.nodePools[0].customFiles`: files and units of these nodes have 65537 bytes in all
+    17:5 error custom-size at `worker.nodePools[0].customFiles`: files and units of these nodes have 65537 bytes in all
         keep 65536: put what is larger into the image, or let a unit fetch it from a bucket
     "##);
 }

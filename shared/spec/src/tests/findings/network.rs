@@ -144,5 +144,5 @@ fn more_nodes_than_the_range_of_pods_holds() {
     let sized = |least: u32| {
         with(&format!("    autoScalingGroup: {{minSize: {least}, maxSize: 20}}\npodCIDR: 10.2.0.0/20\n"))
     };
-    assert!(sized(16).starts_with("16:10 error pod-range-too-small at `podCIDR`: 10.2.0.0/20 has addresses for 16 nodes, and there are 17 at least"));
+    assert!(sized(16).starts_with("18:10 error pod-range-too-small at `podCIDR`: 10.2.0.0/20 has addresses for 16 nodes, and there are 17 at least"));
 }

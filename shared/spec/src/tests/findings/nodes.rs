@@ -135,7 +135,7 @@ fn an_etcd_role_name_leaves_room_for_the_members_number() {
 #[test]
 fn p13_no_node_wears_a_profile_that_slipway_made_for_another_cluster() {
     says!(with("controller:\n  iam:\n    instanceProfile: {arn: 'arn:aws:iam::111122223333:instance-profile/slipway/prod-controller'}\netcd:\n  iam:\n    instanceProfile: {arn: 'arn:aws:iam::111122223333:instance-profile/slipway-of-ours'}\n"), @r##"
-    17:28 error foreign-profile at `controller.iam.instanceProfile.arn`: `arn:aws:iam::111122223333:instance-profile/slipway/prod-controller` is a profile that Slipway made: it has the permissions of another role or cluster
+    19:28 error foreign-profile at `controller.iam.instanceProfile.arn`: `arn:aws:iam::111122223333:instance-profile/slipway/prod-controller` is a profile that Slipway made: it has the permissions of another role or cluster
         name a profile of your own, or leave `instanceProfile` out: the role's own is made for it
     "##);
 }

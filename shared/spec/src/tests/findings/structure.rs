@@ -105,7 +105,7 @@ fn line_ends_of_windows_and_a_byte_order_mark_change_nothing() {
 fn columns_count_letters_and_spans_count_bytes() {
     let text = BASE.replacen("worker:", "stackTags: {é: ok, \"aws:é\": x}\nworker:", 1);
     let findings = findings(&text);
-    assert_eq!((findings[0].line, findings[0].column), (12, 29), "{findings:?}");
+    assert_eq!((findings[0].line, findings[0].column), (14, 29), "{findings:?}");
     let (start, end) = findings[0].span.unwrap();
     assert_eq!(&text[start..end], "x");
 }
