@@ -64,6 +64,7 @@ of=github.com/containernetworking/plugins
 build plugins $of "$plugins" "" $of/plugins/main/bridge $of/plugins/ipam/host-local $of/plugins/main/loopback $of/plugins/meta/portmap
 build etcd go.etcd.io/etcd/server/v3 "$etcd" "" go.etcd.io/etcd/server/v3
 build etcdctl go.etcd.io/etcd/etcdctl/v3 "$etcd" "" go.etcd.io/etcd/etcdctl/v3
+build etcdutl go.etcd.io/etcd/etcdutl/v3 "$etcd" "" go.etcd.io/etcd/etcdutl/v3
 of=github.com/containerd/containerd/v2
 build containerd $of "$containerd" "" $of/cmd/containerd $of/cmd/containerd-shim-runc-v2 $of/cmd/ctr
 CGO_ENABLED=1 build runc github.com/opencontainers/runc "$runc" -tags=seccomp github.com/opencontainers/runc
@@ -161,7 +162,8 @@ both=$made/etcd
 mkdir -p "$both"
 cp "$cache/programs/etcd-$etcd/server" "$both/etcd"
 cp "$cache/programs/etcdctl-$etcd/etcdctl" "$both/etcdctl"
-archive "$both" etcd etcdctl | publish "$of/etcd-v$etcd-linux-amd64.tar.gz" "$of/SHA256SUMS"
+cp "$cache/programs/etcdutl-$etcd/etcdutl" "$both/etcdutl"
+archive "$both" etcd etcdctl etcdutl | publish "$of/etcd-v$etcd-linux-amd64.tar.gz" "$of/SHA256SUMS"
 
 # image REFERENCE PROGRAM PATH ARGUMENTS...: the program at that path, over what else is given.
 image() {

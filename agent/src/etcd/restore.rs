@@ -38,7 +38,7 @@ use crate::machine::commands::Commands;
 use crate::machine::files::{self, Owner};
 use crate::{node_files, software};
 
-/// etcdutl since 3.5, etcdctl before.
+/// etcdutl, which etcd's releases have since 3.5; etcdctl until 3.5.
 const RESTORERS: [&str; 2] = ["etcdutl", "etcdctl"];
 /// Beside the data, in the same volume.
 const WORK: &str = "restore.part";
@@ -346,7 +346,16 @@ async fn run_restore_tool(
         command
     };
     let help = command(&["--help"]).output().await.map_err(|error| failed(tool, &error))?;
-    let bumps = String::from_utf8_lossy(&help.stdout).contains("--bump-revision");
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    // etcdctl cannot restore since 3.6, and prints the help of `snapshot` instead.
+    if !help.contains("--initial-cluster") {
+        return Err(AgentError::lasting(
+            FailureCode::RestoreProgram,
+            format!("{} cannot restore snapshots, and this machine has no {}", tool.display(), RESTORERS[0]),
+            "add etcdutl of the same release to the archive of etcd on your mirror, or to your image, and replace the machine; nothing was changed",
+        ));
+    }
+    let bumps = help.contains("--bump-revision");
     let mut restoring =
         command(&["--name", &local.config.etcd.name, "--initial-cluster", &mark.initial_cluster]);
     restoring.args(["--initial-cluster-token", &mark.token, "--initial-advertise-peer-urls", &own]);
