@@ -112,8 +112,8 @@ pub(super) fn release(text: &str) -> Option<Release> {
 ///
 /// From 3.6, the leader also compares the members' hashes of each compacted revision, as etcd recommends in production ("Data Corruption" in its
 /// operations guide); members that run then notice that their data differ. 3.5 knows this since 3.5.5, but some of its patches hash other keys than
-/// others (etcd-io/etcd#15919, #18274): members of two patches, as there are in each upgrade, would raise `CORRUPT` without a reason. From
-/// 3.5.26, which the upgrade to 3.6 needs, all hash the same.
+/// others (etcd-io/etcd#15919, #18274): members of two patches, as there are in each upgrade, could raise `CORRUPT` without a reason. So it is
+/// left off there (nobody reproduced this here).
 fn release_flags(release: Option<Release>) -> Vec<(&'static str, String)> {
     let flags: &[(&str, &str)] = match release {
         None => &[],

@@ -79,11 +79,6 @@ pub async fn restore(
     };
     // Two restores, or a snapshot, would disturb each other.
     let draft = Draft::after_a_scheduled_one(&local.root).await?;
-    if request.stage == RestoreStage::Discard {
-        remove(&work)?;
-        let mark = RestoreMark::of(request.snapshot.clone(), token, members);
-        return Ok(unchanged(mark));
-    }
     let before = read(&mark)?;
     if let Some(found) = before.clone().filter(same)
         && data.exists()
@@ -108,6 +103,11 @@ pub async fn restore(
         write(&mark, &done)?;
         remove(&work)?;
         return start(local, commands, &mark, done, false, None).await;
+    }
+    // After those: a replacement that was interrupted is not forgotten, nor its token.
+    if request.stage == RestoreStage::Discard {
+        remove(&work)?;
+        return Ok(unchanged(RestoreMark::of(request.snapshot.clone(), token, members)));
     }
     if token == local.config.etcd.initial_cluster_token {
         return Err(token_used(&token, "the cluster was founded with it"));
@@ -233,7 +233,7 @@ async fn start(
         let reason = Some(format!("this machine has no {SERVICE} yet: its bootstrap starts etcd"));
         return Ok(Restored { changed, mark, kept_aside, etcd: RestoredEtcd::Waiting, reason });
     }
-    // systemd does not always forget how often a unit that fails again and again was restarted.
+    // A unit that failed again and again may keep the count of its restarts, which would look like restarts with the restored data.
     commands.run("systemctl", &["reset-failed", SERVICE]).await?;
     // Without waiting: the unit is ready once etcd has a majority.
     let started = commands.run_checked("systemctl", &["start", "--no-block", SERVICE]).await;

@@ -69,8 +69,8 @@ pub(crate) struct Args {
     cloud: CloudArgs,
 }
 
-/// Nodes that were Ready in the snapshot are Ready in the restored data, too, until the node controller finds that their kubelets are silent: after 50 s
-/// (`--node-monitor-grace-period`), once a controller manager leads.
+/// Nodes that were Ready in the snapshot are Ready in the restored data, too, until the node controller finds that their kubelets are silent: after
+/// `--node-monitor-grace-period`, once a controller manager leads.
 const STABLE_S: u32 = 150;
 /// How long the members may take until etcd serves.
 const ETCD_WITHIN: SignedDuration = SignedDuration::from_mins(5);
@@ -118,17 +118,20 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         return Ok(Exit::Findings);
     }
     let undo = plan.saves_the_present().await?;
-    let prepared = plan.send(RestoreStage::Prepare).await?;
-    if let Err(refused) = must_be_prepared(name, &prepared, args.api_servers_stopped) {
+    let prepared = plan.send(RestoreStage::Prepare).await;
+    let may_go_on = match must_be_prepared(name, &prepared, args.api_servers_stopped) {
+        Ok(()) => members::must_be_at_rest(&cloud).await,
+        refused => refused,
+    };
+    if let Err(refused) = may_go_on {
         plan.discard(&prepared).await;
         return Err(refused);
     }
-    members::must_be_at_rest(&cloud).await?;
     printer.beside(&format!(
         "all {} members have unpacked the snapshot, and replace their data\n",
         prepared.len()
     ));
-    let restored = plan.send(RestoreStage::Whole).await?;
+    let restored = plan.send(RestoreStage::Whole).await;
     must_be_restored(name, &restored)?;
     let problems = plan.serves_again(args).await;
     let (text, machine) = result(name, &plan.snapshot, undo.as_deref(), &restored, &problems);
@@ -137,8 +140,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
 }
 
 impl Plan<'_> {
-    /// Sends it to all members at once. An error of AWS is one of that member, because the others have got theirs.
-    async fn send(&self, stage: RestoreStage) -> Result<Answers, CliError> {
+    /// Sends the stage to all members at once. If AWS refuses one command, that is this member's failure: the others have got theirs.
+    async fn send(&self, stage: RestoreStage) -> Answers {
         let mut asked: FuturesUnordered<_> =
             self.members.iter().map(|(role, instance)| self.ask(stage, role, instance)).collect();
         let mut answers = Answers::new();
@@ -146,7 +149,7 @@ impl Plan<'_> {
             self.printer.beside(&format!("{role} ({instance}): {}\n", words_of(stage, &answer)));
             answers.insert(role.clone(), (instance.clone(), answer));
         }
-        Ok(answers)
+        answers
     }
 
     async fn ask<'m>(

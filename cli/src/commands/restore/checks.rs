@@ -236,10 +236,15 @@ pub(super) fn words_of(stage: RestoreStage, answer: &Result<Restored, String>) -
         (RestoreStage::Verify, Ok(_)) => "has verified and unpacked the snapshot".to_owned(),
         (RestoreStage::Prepare, Ok(_)) => "has unpacked the snapshot beside its data".to_owned(),
         (RestoreStage::Discard, Ok(_)) => "has deleted what it unpacked".to_owned(),
-        (RestoreStage::Whole, Ok(restored)) => match &restored.kept_aside {
-            Some(aside) => format!("has the restored data; the previous ones are in {}", plain(aside)),
-            None => "has the restored data".to_owned(),
-        },
+        (RestoreStage::Whole, Ok(restored)) => {
+            let aside = restored
+                .kept_aside
+                .iter()
+                .map(|aside| format!("; the previous ones are in {}", plain(aside)));
+            let waits =
+                restored.reason.iter().map(|why| format!("; etcd does not serve yet: {}", plain(why)));
+            ["has the restored data".to_owned()].into_iter().chain(aside).chain(waits).collect()
+        }
     }
 }
 
