@@ -6,11 +6,9 @@ mod tests;
 mod view;
 
 use aws_sdk_cloudformation::types::{Capability, ChangeSetType, OnStackFailure, StackEvent, Tag};
-use slipway_flows::ports::Stacks;
+use slipway_flows::ports::{Stacks, why_not_executed};
 use slipway_ports::{ErrorKind, Objects, PortError, PortResult};
-use slipway_rollout::{
-    ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
-};
+use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackStatus, StackView};
 
 use crate::S3Bucket;
 use crate::error::{code, port_error, words};
@@ -45,7 +43,7 @@ impl CloudFormation {
     }
 
     /// What it means that a change set could not be executed: it was executed before (the call was repeated after a
-    /// crash), it is not ready yet, or it never will be.
+    /// crash), it is not ready yet by a late answer, or it has to be made anew.
     async fn why_not_executed(&self, stack: &str, name: &str, refusal: PortError) -> PortResult<()> {
         let Some(view) = self.change_set(stack, name).await? else {
             // CloudFormation forgets the change sets of a stack once one was executed, but the stack remembers which.
@@ -55,13 +53,9 @@ impl CloudFormation {
             });
             return if executed { Ok(()) } else { Err(refusal) };
         };
-        match view.status {
-            ChangeSetStatus::Executing | ChangeSetStatus::Executed | ChangeSetStatus::ExecuteFailed => Ok(()),
-            ChangeSetStatus::Pending => Err(PortError { kind: ErrorKind::Transient, ..refusal }),
-            ChangeSetStatus::Ready
-            | ChangeSetStatus::NoChanges
-            | ChangeSetStatus::Failed
-            | ChangeSetStatus::Obsolete => Err(refusal),
+        match why_not_executed(view.status) {
+            None => Ok(()),
+            Some(kind) => Err(PortError { kind, ..refusal }),
         }
     }
 }
@@ -151,7 +145,8 @@ impl Stacks for CloudFormation {
             Err(error) if code(&error) == "AlreadyExistsException" => Ok(()),
             Err(error) => {
                 let subject = format!("{}/{}", request.stack, request.name);
-                Err(port_error("cloudformation:CreateChangeSet", subject, &error))
+                let refusal = port_error("cloudformation:CreateChangeSet", subject, &error);
+                Err(self.final_unless_busy(&request.stack, refusal).await)
             }
         }
     }
@@ -164,13 +159,13 @@ impl Stacks for CloudFormation {
         };
         let refusal = port_error("cloudformation:ExecuteChangeSet", format!("{stack}/{name}"), &error);
         match code(&error) {
-            // The token is of this very step: the call was made before.
-            "TokenAlreadyExistsException" => Ok(()),
-            "InvalidChangeSetStatus"
+            // A call had the token before; the change set says what became of it.
+            "TokenAlreadyExistsException"
+            | "InvalidChangeSetStatus"
             | "InvalidChangeSetStatusException"
             | "ChangeSetNotFound"
             | "ChangeSetNotFoundException" => self.why_not_executed(stack, name, refusal).await,
-            _ => Err(refusal),
+            _ => Err(self.final_unless_busy(stack, refusal).await),
         }
     }
 
@@ -234,9 +229,20 @@ impl Stacks for CloudFormation {
         let call = self.client.delete_stack().stack_name(name).role_arn(&self.role_arn);
         match call.client_request_token(token).send().await {
             Ok(_) => Ok(()),
-            Err(error) if code(&error) == "TokenAlreadyExistsException" => Ok(()),
+            // A call had the token before. Where the stack shows nothing of it, by a late answer perhaps, it is looked at again.
+            Err(error) if code(&error) == "TokenAlreadyExistsException" => {
+                let now = self.stack(name).await?.map(|view| view.status);
+                let refusal = port_error("cloudformation:DeleteStack", name, &error);
+                match now {
+                    None | Some(StackStatus::DeleteInProgress | StackStatus::DeleteComplete) => Ok(()),
+                    Some(_) => Err(PortError { kind: ErrorKind::Transient, ..refusal }),
+                }
+            }
             Err(error) if is_no_stack(code(&error), words(&error)) => Ok(()),
-            Err(error) => Err(port_error("cloudformation:DeleteStack", name, &error)),
+            Err(error) => {
+                let refusal = port_error("cloudformation:DeleteStack", name, &error);
+                Err(self.final_unless_busy(name, refusal).await)
+            }
         }
     }
 

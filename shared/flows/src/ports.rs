@@ -5,9 +5,9 @@ use std::future::Future;
 
 use slipway_core::event::Event;
 use slipway_core::node::{Command, CommandView};
-use slipway_ports::PortResult;
+use slipway_ports::{ErrorKind, PortError, PortResult};
 use slipway_rollout::fleet::{GroupView, Targets};
-use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
+use slipway_rollout::{ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackView};
 
 /// The bus.
 pub trait Bus: Send + Sync {
@@ -45,9 +45,37 @@ pub trait Stacks: Send + Sync {
         stands: bool,
         token: &str,
     ) -> impl Future<Output = PortResult<()>> + Send;
+    /// A refusal of one of these calls. It is not final while CloudFormation is at work on the stack, which somebody began after the stack was
+    /// observed ("… is in UPDATE_IN_PROGRESS state and can not be updated").
+    fn final_unless_busy(&self, stack: &str, refusal: PortError) -> impl Future<Output = PortError> + Send {
+        async move {
+            if refusal.kind != ErrorKind::Invalid {
+                return refusal;
+            }
+            match self.stack(stack).await {
+                Ok(Some(now)) if now.status.is_in_progress() => {
+                    PortError { kind: ErrorKind::Transient, ..refusal }
+                }
+                Ok(_) | Err(_) => refusal,
+            }
+        }
+    }
     /// Why the newest operation on the stack failed: the failed resources, the first one first, without those that were only cancelled.
     /// `cloudformation:DescribeStackEvents`.
     fn failures(&self, name: &str) -> impl Future<Output = PortResult<Vec<ResourceFailure>>> + Send;
+}
+
+/// What the refusal to execute a change set means, by what the change set is now; `None`: it was executed before.
+#[must_use]
+pub const fn why_not_executed(now: ChangeSetStatus) -> Option<ErrorKind> {
+    match now {
+        ChangeSetStatus::Executing | ChangeSetStatus::Executed | ChangeSetStatus::ExecuteFailed => None,
+        // It is not ready yet, or what is seen of it is a little old.
+        ChangeSetStatus::Pending | ChangeSetStatus::Ready => Some(ErrorKind::Transient),
+        // Something else has changed the stack since it was observed: it is made anew.
+        ChangeSetStatus::Obsolete => Some(ErrorKind::Missing),
+        ChangeSetStatus::NoChanges | ChangeSetStatus::Failed => Some(ErrorKind::Invalid),
+    }
 }
 
 /// Auto Scaling, and the load balancers with which it registers machines.

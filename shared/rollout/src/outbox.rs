@@ -263,8 +263,24 @@ impl Rollout {
         for (mut effect, evidence) in effects.acts {
             self.effects_decided += 1;
             let id = self.effects_decided;
-            if let Effect::Publish(event) = &mut effect {
-                event.identify(format!("{}/{id}", self.cluster));
+            match &mut effect {
+                Effect::Publish(event) => event.identify(format!("{}/{id}", self.cluster)),
+                // CloudFormation refuses a token that an earlier operation on the stack had, also of a change set with the same name that
+                // is made anew ("has already been used for this stack": banzaicloud/pipeline 3016).
+                Effect::ExecuteChangeSet { token, .. } | Effect::DeleteStack { token, .. } => {
+                    token.push_str(&format!("-{id}"));
+                }
+                Effect::CreateChangeSet(_)
+                | Effect::DeleteChangeSet { .. }
+                | Effect::PointAddons(_)
+                | Effect::Send(_)
+                | Effect::Cancel(_)
+                | Effect::SetDesired { .. }
+                | Effect::Terminate { .. }
+                | Effect::ProlongTermination { .. }
+                | Effect::CompleteTermination { .. }
+                | Effect::ArmTick
+                | Effect::DisarmTick => {}
             }
             // The pointer to the add-ons is part of the state, and never too late.
             let lasts = effect.only_reports() || matches!(effect, Effect::PointAddons(_));
@@ -343,13 +359,13 @@ impl Rollout {
                 }
                 self.group_refused(group, None, reason);
             }
-            Effect::ProlongTermination { group, .. } | Effect::CompleteTermination { group, .. } => {
-                self.group_refused(group, None, reason);
-            }
             Effect::Terminate { group, instance, .. } => self.group_refused(group, Some(instance), reason),
             Effect::Send(command) => self.unsent(&command.token, reason),
-            // The state matches the world without it.
+            // The state matches the world without it. A hook is settled again while its machine waits in it, which may be one that Auto
+            // Scaling removes by itself.
             Effect::DeleteChangeSet { .. }
+            | Effect::ProlongTermination { .. }
+            | Effect::CompleteTermination { .. }
             | Effect::PointAddons(_)
             | Effect::Cancel(_)
             | Effect::ArmTick

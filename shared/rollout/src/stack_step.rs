@@ -89,6 +89,14 @@ pub(super) fn phase(status: StackStatus) -> Phase {
     }
 }
 
+impl StackStatus {
+    /// Whether CloudFormation is at work on the stack, so that it takes no other operation.
+    #[must_use]
+    pub fn is_in_progress(self) -> bool {
+        matches!(phase(self), Phase::Busy)
+    }
+}
+
 /// Advances `step` as far as the observation allows.
 pub(super) fn advance(
     active: &Active,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 use slipway_core::event::SOURCE;
-use slipway_flows::ports::{Stacks, Ticks};
+use slipway_flows::ports::{Stacks, Ticks, why_not_executed};
 use slipway_ports::{ErrorKind, PortError, PortResult};
 use slipway_rollout::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
@@ -115,37 +115,30 @@ impl Stacks for SimulatedStacks {
             ..StackRequest::default()
         };
         let kind = if request.create { ChangeSetKind::Create } else { ChangeSetKind::Update };
-        match lock(&self.world).create_change_set(&request.name, kind, None, &asked) {
+        let made = lock(&self.world).create_change_set(&request.name, kind, None, &asked);
+        match made {
             Ok(_) => Ok(()),
             Err(error) if error.code == "AlreadyExistsException" => Ok(()),
-            Err(error) => Err(port_error(OPERATION, &request.stack, &error)),
+            Err(error) => {
+                let refusal = port_error(OPERATION, &request.stack, &error);
+                Err(self.final_unless_busy(&request.stack, refusal).await)
+            }
         }
     }
 
     async fn execute_change_set(&self, stack: &str, name: &str, token: &str) -> PortResult<()> {
-        let mut world = lock(&self.world);
-        let Err(error) = world.execute_change_set(Some(stack), name, Some(token)) else { return Ok(()) };
+        let executed = lock(&self.world).execute_change_set(Some(stack), name, Some(token));
+        let Err(error) = executed else { return Ok(()) };
         let refusal = port_error("cloudformation:ExecuteChangeSet", stack, &error);
         match error.code {
-            "TokenAlreadyExistsException" => Ok(()),
-            "InvalidChangeSetStatus" | "ChangeSetNotFound" => {
-                match world.shown_change_set(stack, name).map(|change_set| view(&change_set).status) {
-                    Ok(
-                        ChangeSetStatus::Executing
-                        | ChangeSetStatus::Executed
-                        | ChangeSetStatus::ExecuteFailed,
-                    ) => Ok(()),
-                    Ok(ChangeSetStatus::Pending) => Err(PortError { kind: ErrorKind::Transient, ..refusal }),
-                    Ok(
-                        ChangeSetStatus::Ready
-                        | ChangeSetStatus::NoChanges
-                        | ChangeSetStatus::Failed
-                        | ChangeSetStatus::Obsolete,
-                    )
-                    | Err(_) => Err(refusal),
+            "TokenAlreadyExistsException" | "InvalidChangeSetStatus" | "ChangeSetNotFound" => {
+                match self.change_set(stack, name).await?.map(|now| why_not_executed(now.status)) {
+                    Some(None) => Ok(()),
+                    Some(Some(kind)) => Err(PortError { kind, ..refusal }),
+                    None => Err(refusal),
                 }
             }
-            _ => Err(refusal),
+            _ => Err(self.final_unless_busy(stack, refusal).await),
         }
     }
 
@@ -178,11 +171,17 @@ impl Stacks for SimulatedStacks {
                 message: format!("the stack is {:?}; only one that never came to be is deleted", view.status),
             });
         }
-        match lock(&self.world).delete_stack(id, Some(token)) {
-            Ok(()) => Ok(()),
-            Err(error) if error.code == "TokenAlreadyExistsException" => Ok(()),
-            Err(error) => Err(port_error(OPERATION, id, &error)),
+        let deleted = lock(&self.world).delete_stack(id, Some(token));
+        let Err(error) = deleted else { return Ok(()) };
+        let refusal = port_error(OPERATION, id, &error);
+        if error.code == "TokenAlreadyExistsException" {
+            let now = self.stack(id).await?.map(|view| view.status);
+            return match now {
+                None | Some(StackStatus::DeleteInProgress | StackStatus::DeleteComplete) => Ok(()),
+                Some(_) => Err(PortError { kind: ErrorKind::Transient, ..refusal }),
+            };
         }
+        Err(self.final_unless_busy(id, refusal).await)
     }
 
     async fn failures(&self, name: &str) -> PortResult<Vec<ResourceFailure>> {

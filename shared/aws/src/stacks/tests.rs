@@ -20,6 +20,10 @@ const NOT_EXECUTABLE: Answer = (
     400,
     "<ErrorResponse><Error><Code>InvalidChangeSetStatus</Code><Message>cannot be executed in its current status</Message></Error></ErrorResponse>",
 );
+const TOKEN_EXISTS: Answer = (
+    400,
+    "<ErrorResponse><Error><Code>TokenAlreadyExistsException</Code><Message>Token already exists with different operation</Message></Error></ErrorResponse>",
+);
 const EMPTY: Answer = (200, "<R/>");
 
 fn stacks(answers: &[Answer]) -> (Server, CloudFormation) {
@@ -204,11 +208,72 @@ async fn p8_executing_twice_is_executing_once() {
         other,
     ]);
     for expected in
-        [None, None, None, Some(ErrorKind::Transient), Some(ErrorKind::Invalid), Some(ErrorKind::Missing)]
+        [None, None, None, Some(ErrorKind::Transient), Some(ErrorKind::Missing), Some(ErrorKind::Missing)]
     {
         let result = stacks.execute_change_set("a-etcd", "slipway-1", "token").await;
         assert_eq!(result.err().map(|error| error.kind), expected);
     }
+}
+
+#[tokio::test]
+async fn p8_a_token_that_exists_is_an_execution_or_a_deletion_only_if_the_stack_shows_it() {
+    let view = |execution: &str| {
+        change_set(&format!("<Status>CREATE_COMPLETE</Status><ExecutionStatus>{execution}</ExecutionStatus>"))
+    };
+    let stands = |status: &str| stack(&format!("<StackStatus>{status}</StackStatus>"));
+    let (_server, stacks) = stacks(&[
+        TOKEN_EXISTS,
+        view("EXECUTE_IN_PROGRESS"),
+        TOKEN_EXISTS,
+        view("AVAILABLE"),
+        NOT_EXECUTABLE,
+        view("OBSOLETE"),
+        stands("ROLLBACK_COMPLETE"),
+        TOKEN_EXISTS,
+        stands("DELETE_IN_PROGRESS"),
+        stands("ROLLBACK_COMPLETE"),
+        TOKEN_EXISTS,
+        NO_STACK,
+        stands("ROLLBACK_COMPLETE"),
+        TOKEN_EXISTS,
+        stands("ROLLBACK_COMPLETE"),
+    ]);
+    for expected in [None, Some(ErrorKind::Transient), Some(ErrorKind::Missing)] {
+        let result = stacks.execute_change_set("a-etcd", "slipway-1", "token").await;
+        assert_eq!(result.err().map(|error| error.kind), expected);
+    }
+    for expected in [None, None, Some(ErrorKind::Transient)] {
+        let result = stacks.delete_stack("a-etcd", false, "token").await;
+        assert_eq!(result.err().map(|error| error.kind), expected);
+    }
+}
+
+#[tokio::test]
+async fn p8_a_stack_that_somebody_changes_meanwhile_is_waited_for() {
+    const BUSY: Answer = (
+        400,
+        "<ErrorResponse><Error><Code>ValidationError</Code><Message>Stack:arn:s/1 is in UPDATE_IN_PROGRESS state and can not be updated.</Message></Error></ErrorResponse>",
+    );
+    let stands = |status: &str| stack(&format!("<StackStatus>{status}</StackStatus>"));
+    let (_server, stacks) = stacks(&[
+        BUSY,
+        stands("UPDATE_IN_PROGRESS"),
+        BUSY,
+        stands("UPDATE_IN_PROGRESS"),
+        stands("UPDATE_COMPLETE"),
+        BUSY,
+        stands("UPDATE_IN_PROGRESS"),
+        BUSY,
+        stands("UPDATE_ROLLBACK_FAILED"),
+    ]);
+    let created = stacks.create_change_set(&request(false)).await;
+    assert_eq!(created.unwrap_err().kind, ErrorKind::Transient);
+    let executed = stacks.execute_change_set("a-etcd", "slipway-1", "token").await;
+    assert_eq!(executed.unwrap_err().kind, ErrorKind::Transient);
+    let deleted = stacks.delete_stack("a-etcd", true, "token").await;
+    assert_eq!(deleted.unwrap_err().kind, ErrorKind::Transient);
+    let created = stacks.create_change_set(&request(false)).await;
+    assert_eq!(created.unwrap_err().kind, ErrorKind::Invalid, "nobody is at work on it");
 }
 
 #[tokio::test]

@@ -41,9 +41,7 @@ pub(super) async fn perform_and_record<A: Objects, S: Stacks, G: Groups, C: Comm
         }
         match attempt(ports, &state.cluster, pending).await {
             Ok(outcome) => {
-                // A command that Run Command refuses concerns whoever asked, and nobody else.
-                refused |= matches!(outcome, EffectOutcome::Refused(_))
-                    && !matches!(pending.effect, Effect::Send(_));
+                refused |= matches!(outcome, EffectOutcome::Refused(_)) && fails_more(&pending.effect);
                 outcomes.push((pending.id, outcome));
             }
             Err(failure) if pending.holds_up() => error = error.or(Some(failure)),
@@ -109,7 +107,10 @@ pub async fn attempt<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: T
         (
             FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }),
             Refusal::By(service, whom),
-        ) => Ok(EffectOutcome::Refused(format!("{service} refuses {whom}: {message}"))),
+        ) => {
+            tracing::warn!(cluster, effect = name(effect), whom, message, "is refused");
+            Ok(EffectOutcome::Refused(format!("{service} refuses {whom}: {message}")))
+        }
         // A machine that Run Command does not know may be on its way: whoever asked hears that.
         (FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }), Refusal::Command) => {
             Ok(EffectOutcome::Refused(message))
@@ -191,6 +192,25 @@ fn name(effect: &Effect) -> &'static str {
         Effect::ArmTick => "ArmTick",
         Effect::DisarmTick => "DisarmTick",
         Effect::Publish(_) => "Publish",
+    }
+}
+
+/// Whether a refusal of the effect fails what the rollout does. A command that Run Command refuses concerns only whoever asked, and a hook that
+/// Auto Scaling does not settle concerns only its machine, which another call or the hook's timeout lets go.
+const fn fails_more(effect: &Effect) -> bool {
+    match effect {
+        Effect::Send(_) | Effect::ProlongTermination { .. } | Effect::CompleteTermination { .. } => false,
+        Effect::CreateChangeSet(_)
+        | Effect::ExecuteChangeSet { .. }
+        | Effect::DeleteChangeSet { .. }
+        | Effect::DeleteStack { .. }
+        | Effect::PointAddons(_)
+        | Effect::Cancel(_)
+        | Effect::SetDesired { .. }
+        | Effect::Terminate { .. }
+        | Effect::ArmTick
+        | Effect::DisarmTick
+        | Effect::Publish(_) => true,
     }
 }
 

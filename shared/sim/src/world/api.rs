@@ -197,7 +197,8 @@ impl World {
         Ok(Validated { template, capability })
     }
 
-    /// Whether an operation with that token has begun already: then this is a repeated call.
+    /// Whether an operation with that token has begun already: then this is a repeated call, which is answered like the first one or, by the
+    /// token, refused as CloudFormation may refuse it.
     pub(super) fn token_was_used(
         &self,
         token: Option<&str>,
@@ -207,7 +208,7 @@ impl World {
         let Some(token) = token else { return Ok(false) };
         match self.tokens.get(token) {
             None => Ok(false),
-            Some((of, on)) if *of == action && on == subject => Ok(true),
+            Some((of, on)) if *of == action && on == subject && !is_refused(token) => Ok(true),
             Some(_) => Err(ApiError::token_already_exists(token)),
         }
     }
@@ -217,4 +218,10 @@ impl World {
             self.tokens.insert(token.to_owned(), (action, subject.to_owned()));
         }
     }
+}
+
+/// Whether a repeated call with that token is refused: for every second token. CloudFormation is documented to accept it, and was seen to
+/// refuse it with "has already been used for this stack" (banzaicloud/pipeline 3016).
+fn is_refused(token: &str) -> bool {
+    token.bytes().fold(0_u8, u8::wrapping_add) % 2 == 1
 }

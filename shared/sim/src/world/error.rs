@@ -47,7 +47,7 @@ impl ApiError {
     }
 
     pub(crate) fn token_already_exists(token: &str) -> Self {
-        let message = format!("Token already exists with different operation, token: {token}");
+        let message = format!("The client request token {token} has already been used for this stack.");
         Self::new("TokenAlreadyExistsException", 400, message)
     }
 

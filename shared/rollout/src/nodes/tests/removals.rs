@@ -45,7 +45,8 @@ fn kept() -> Kept {
 }
 
 fn deletes() -> Vec<Effect> {
-    let token = crate::operation_token("s", "arn:1", "delete");
+    // The first effect of its rollout.
+    let token = format!("{}-1", crate::operation_token("s", "arn:1", "delete"));
     vec![Effect::DeleteStack { stack: POOL.to_owned(), id: "arn:1".to_owned(), stands: true, token }]
 }
 
