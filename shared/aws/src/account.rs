@@ -112,7 +112,7 @@ impl Aws {
         let body = json!({ "ServiceCode": service, "QuotaCode": code });
         let answer = match self.json(Service::Quotas, QUOTAS, operation, &subject, &body).await {
             Ok(answer) => answer,
-            Err(error) if error.message.starts_with("NoSuchResourceException") => return Ok(None),
+            Err(error) if error.kind == ErrorKind::Missing => return Ok(None),
             Err(error) => return Err(error),
         };
         let quota = &answer["Quota"];
@@ -299,9 +299,7 @@ impl Aws {
         let named = [("RoleName".to_owned(), name.to_owned())];
         let answer = match self.query(Service::Iam, OPERATION, name, &named).await {
             Ok(answer) => answer,
-            Err(error) if error.kind == ErrorKind::Missing || error.message.starts_with("NoSuchEntity") => {
-                return Ok(None);
-            }
+            Err(error) if error.kind == ErrorKind::Missing => return Ok(None),
             Err(error) => return Err(error),
         };
         let document = Document::parse(&answer).map_err(|_| unreadable(OPERATION, name))?;

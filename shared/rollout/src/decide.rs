@@ -67,6 +67,12 @@ pub fn to_observe(rollout: &Rollout, wanted: Option<&Wanted>, now: Timestamp) ->
 #[must_use]
 pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
     let mut decision = next_steps(rollout, observed, now);
+    debug_assert!(
+        decision.next.follows(&rollout.doing),
+        "{:?} leads to {:?}",
+        rollout.doing,
+        decision.next.doing
+    );
     decision.report.ignored = decision.next.ignored.as_ref().map(Ignored::words);
     decision
 }

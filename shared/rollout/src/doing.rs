@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use slipway_core::diagnostic::Diagnostic;
 use slipway_core::words::moment;
 
+use super::ways::{DOING, doing_name, leads};
 use super::{Active, CalledOff, Destroy, Destroyed, Rollout};
 
 /// What a cluster is doing: one thing at a time.
@@ -93,6 +94,11 @@ impl Rollout {
     #[must_use]
     pub fn last_destroyed(&self) -> Option<&Destroyed> {
         self.was_destroyed().or(self.destroyed_before.as_ref())
+    }
+
+    /// Whether the table of the page has a move to here from what the cluster did `before`. A decision may make several moves at once.
+    pub(super) fn follows(&self, before: &Doing) -> bool {
+        leads(DOING, doing_name(before), doing_name(&self.doing))
     }
 
     /// Sets what the cluster does from now on. An earlier destruction is remembered.

@@ -1,28 +1,8 @@
 //! All state machines as one page: docs/states.md is written from their tables, whose moves debug builds hold ([`super::ways`]). So it shows what
 //! really happens.
 
-use super::ways::{GOING, LAST_SNAPSHOT, STACK, Wakes, Way};
+use super::ways::{DOING, GOING, LAST_SNAPSHOT, STACK};
 use super::{departures, nodes};
-
-/// What a cluster does.
-const DOING: &[Way] = &[
-    Way::new("idle", "no rollout and no destruction is open", &[Wakes::Person], &["rolling", "going"]),
-    Way::new("rolling", "a rollout is open", &[Wakes::Person], &["idle", "ending"]),
-    Way::new(
-        "ending",
-        "the rollout is ending, and the destruction of the cluster follows",
-        &[Wakes::Stack],
-        &["going"],
-    ),
-    Way::new(
-        "going",
-        "it is being destroyed, or its destruction has stopped half-way",
-        &[Wakes::Stack, Wakes::Command, Wakes::Person],
-        &["gone", "calledOff", "idle"],
-    ),
-    Way::new("calledOff", "its destruction was aborted half-way", &[Wakes::Person], &["rolling", "going"]),
-    Way::new("gone", "it was destroyed", &[Wakes::Person], &["rolling", "going", "idle"]),
-];
 
 /// The page that draws all state machines.
 #[must_use]
@@ -64,7 +44,7 @@ pub fn page() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ways::{going_name, leads, snapshot_name, step_name};
+    use super::super::ways::{Way, going_name, leads, snapshot_name, step_name};
     use super::*;
     use crate::departures;
     use std::collections::BTreeSet;

@@ -59,6 +59,26 @@ pub(crate) fn leads(ways: &[Way], from: &str, to: &str) -> bool {
     from == to || ways.iter().any(|way| way.from == from && way.to.contains(&to))
 }
 
+/// What a cluster does.
+pub(crate) const DOING: &[Way] = &[
+    Way::new("idle", "no rollout and no destruction is open", &[Wakes::Person], &["rolling", "going"]),
+    Way::new("rolling", "a rollout is open", &[Wakes::Person], &["idle", "ending"]),
+    Way::new(
+        "ending",
+        "the rollout is ending, and the destruction of the cluster follows",
+        &[Wakes::Stack],
+        &["going"],
+    ),
+    Way::new(
+        "going",
+        "it is being destroyed, or its destruction has stopped half-way",
+        &[Wakes::Stack, Wakes::Command, Wakes::Person],
+        &["gone", "calledOff", "idle"],
+    ),
+    Way::new("calledOff", "its destruction was aborted half-way", &[Wakes::Person], &["rolling", "going"]),
+    Way::new("gone", "it was destroyed", &[Wakes::Person], &["rolling", "going", "idle"]),
+];
+
 /// What a stack's step does.
 pub(crate) const STACK: &[Way] = &[
     Way::new(
@@ -161,6 +181,19 @@ pub(crate) const fn snapshot_name(snapshot: &super::LastSnapshot) -> &'static st
         LastSnapshot::Kept(_) => "kept",
         LastSnapshot::Declined => "declined",
         LastSnapshot::Needless => "needless",
+    }
+}
+
+/// The name of what a cluster does in [`DOING`].
+pub(crate) const fn doing_name(doing: &super::Doing) -> &'static str {
+    use super::Doing;
+    match doing {
+        Doing::Idle => "idle",
+        Doing::Rolling(_) => "rolling",
+        Doing::Ending { .. } => "ending",
+        Doing::Going(_) => "going",
+        Doing::CalledOff(_) => "calledOff",
+        Doing::Gone(_) => "gone",
     }
 }
 
