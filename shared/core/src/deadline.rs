@@ -35,6 +35,10 @@ pub const CONTROLLER_DRAIN: SignedDuration = SignedDuration::from_hours(4);
 /// Allowed for the update of a stack's launch template, which usually takes a minute or two.
 const STACK: SignedDuration = SignedDuration::from_mins(60);
 
+/// How long CloudFormation waits for the machines of a group that it creates (`timeoutInMinutes` of the handlers in the resource schema of
+/// `AWS::AutoScaling::AutoScalingGroup`).
+const GROUP_STABILIZES: SignedDuration = SignedDuration::from_mins(360);
+
 /// How long it usually takes to replace a machine: in the simulator it is about 16 minutes.
 pub const USUALLY_REPLACED: SignedDuration = SignedDuration::from_mins(20);
 /// How long it usually takes to refresh a machine in place.
@@ -93,20 +97,24 @@ impl Roll {
         let tries = |verb: Verb| times(verb.answers_within(), TRIES) + pauses;
         let refresh = tries(Verb::Refresh { credentials: String::new(), restart: true });
         let drain = Verb::Drain { node: String::new(), for_s: 0, force_after_s: None };
+        // A controller: the others healthy, the surplus machine in service, its pods evicted (plus the drain command that is running when
+        // the time is over), the machine terminated, and all healthy.
+        let replaced_controller = times(PATIENCE, 4) + CONTROLLER_DRAIN + drain.answers_within();
         let (member, controller) = match self.strategy {
             // A member: the group in service, a snapshot, the others healthy, leadership moved; then its successor in service and all
             // healthy.
             RenewalStrategy::Rollout => (
                 times(PATIENCE, 4) + tries(Verb::EtcdSnapshot) + tries(Verb::EtcdMoveLeader),
-                // A controller: the others healthy, the surplus machine in service, its pods evicted (plus the drain command that is
-                // running when the time is over), the machine terminated, and all healthy.
-                times(PATIENCE, 4) + CONTROLLER_DRAIN + drain.answers_within(),
+                replaced_controller,
             ),
             RenewalStrategy::Refresh => {
                 (times(PATIENCE, 3) + tries(Verb::EtcdSnapshot) + refresh, times(PATIENCE, 3) + refresh)
             }
         };
-        times(STACK, 2) + times(member, self.members) + times(controller, self.controllers)
+        // The rollout that is open when the renewal is planned first ends what it has begun: a stack, or one machine. Drains of workers are
+        // not waited for.
+        let before = GROUP_STABILIZES.max(replaced_controller);
+        before + times(STACK, 2) + times(member, self.members) + times(controller, self.controllers)
     }
 
     /// How long before the first certificate expires neither maintenance windows nor approval delay its renewal: `emergencyDays`, and at
@@ -349,17 +357,19 @@ mod tests {
     }
 
     /// Computed by hand from the constants, in minutes: 34 for each of three tries of a snapshot or a refresh, 9 for moving leadership,
-    /// four hours and 19 for a drain, 6 for the pauses between the tries of one kind of command, and 60 for each of two stack updates.
+    /// four hours and 19 for a drain, 6 for the pauses between the tries of one kind of command, and 60 for each of two stack updates. First a
+    /// controller that an open rollout replaces, which takes longer than the 360 of a group that does not come up.
     #[test]
     fn p7_the_longest_roll_is_the_sum_of_all_that_a_rollout_may_wait_for() {
         let longest = |strategy, members, controllers| Roll { members, controllers, strategy }.longest();
         let (member, controller) = (4 * 60 + 3 * 34 + 3 * 9 + 2 * 6, 4 * 60 + 4 * 60 + 19);
-        let replaced = 2 * 60 + 3 * member + 2 * controller;
-        assert_eq!(replaced, 2_261);
+        let before = controller;
+        let replaced = before + 2 * 60 + 3 * member + 2 * controller;
+        assert_eq!(replaced, 2_760);
         assert_eq!(longest(RenewalStrategy::Rollout, 3, 2), MINUTE * replaced);
         let (member, controller) = (3 * 60 + 3 * 34 + 3 * 34 + 2 * 6, 3 * 60 + 3 * 34 + 6);
-        let refreshed = 2 * 60 + 3 * member + 2 * controller;
-        assert_eq!(refreshed, 1_884);
+        let refreshed = before + 2 * 60 + 3 * member + 2 * controller;
+        assert_eq!(refreshed, 2_383);
         assert_eq!(longest(RenewalStrategy::Refresh, 3, 2), MINUTE * refreshed);
     }
 

@@ -49,7 +49,8 @@ fn emergency(cluster: &Cluster) -> SignedDuration {
         RenewalStrategy::Rollout => (240 + 102 + 6 + 27 + 6, 240 + 240 + 19),
     };
     let members = i64::try_from(cluster.etcd.members.len()).unwrap_or_default();
-    let roll = 120 + 1_470 + members * member + i64::from(cluster.controller.count) * controller;
+    // 499: the controller that an open rollout is replacing, which lasts longer than the creation of its stack.
+    let roll = 499 + 120 + 1_470 + members * member + i64::from(cluster.controller.count) * controller;
     SignedDuration::from_mins(roll.max(i64::from(policy.emergency_days) * 1_440))
 }
 
