@@ -450,6 +450,12 @@ impl<C: Crypto + Clone> Account<C> {
     pub fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         serde_json::from_slice(&self.assets.newest(key)?.bytes).ok()
     }
+
+    /// When the certificate of that key in the assets' bucket expires.
+    pub fn not_after(&self, key: &str) -> Option<Timestamp> {
+        let object = self.assets.newest(key)?;
+        Some(self.crypto.facts(std::str::from_utf8(&object.bytes).ok()?).ok()?.0.not_after)
+    }
 }
 
 /// Runs a flow. All ports answer at once, so there is nothing to wait for.

@@ -35,8 +35,8 @@ use evidence::Leader;
 use serves::Serving;
 pub(super) use stops::Stops;
 use surge::Surges;
-pub(super) use target::{Begun, Knowledge};
-use target::{Spent, Target};
+use target::{Approvals, Spent, Target};
+pub(super) use target::{Begun, End, Knowledge};
 use tries::Tried;
 
 /// A broken promise.
@@ -139,7 +139,7 @@ pub struct Checker {
     skipped: BTreeSet<String>,
     /// Skipped machines whose certificates expired.
     expired_while_skipped: BTreeSet<String>,
-    approved: BTreeSet<String>,
+    approvals: Approvals,
     ends: Ends,
     /// Whether the cluster has been launched.
     pub stands: bool,
@@ -199,7 +199,7 @@ impl Checker {
             alarmed_at: None,
             skipped: BTreeSet::new(),
             expired_while_skipped: BTreeSet::new(),
-            approved: BTreeSet::new(),
+            approvals: Approvals::default(),
             ends: Ends::default(),
             stands: false,
             skew: Skew::default(),
@@ -225,11 +225,6 @@ impl Checker {
     /// From now on faults happen.
     pub fn breaks(&mut self) {
         self.faults = true;
-    }
-
-    /// A person approved a plan, and the order may have been received.
-    pub fn approved(&mut self, plan: &str) {
-        self.approved.insert(plan.to_owned());
     }
 
     /// Whether `who` is healthy, or was until so recently that no decision could know otherwise.

@@ -21,7 +21,7 @@ use slipway_rollout::Rollout;
 
 use super::account::{Account, Woken};
 use super::acts::Act;
-use super::check::{Begun, Checker, Knowledge};
+use super::check::{Begun, Checker, End, Knowledge};
 use super::meddle::Meddler;
 use super::random::Random;
 use super::rates::{Rates, Trouble};
@@ -400,7 +400,7 @@ impl<'m> Engine<'m> {
         {
             let mut world = lock(&self.account.world);
             self.checker.acts(&world, &acts, Knowledge { unheard, earlier });
-            ended.into_iter().for_each(|well| self.checker.ended(&world, well));
+            ended.into_iter().for_each(|end| self.checker.ended(&world, end));
             if gone {
                 self.checker.gone(world.now());
             }
@@ -456,10 +456,10 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// Reads from the events which rollouts begin and end. Returns for each end whether it was a success, and whether the cluster is gone.
+    /// Reads from the events which rollouts begin and end. Returns how each ended, and whether the cluster is gone.
     /// A start is handled before the acts, because it was published before them, with the world `then` or the present one. Ends are handled
     /// after the acts.
-    fn begins(&mut self, events: &[&Event], then: Option<&World>) -> (Vec<bool>, bool) {
+    fn begins(&mut self, events: &[&Event], then: Option<&World>) -> (Vec<End>, bool) {
         let (mut ended, mut gone) = (Vec::new(), false);
         for event in events {
             let Some(boundary) = Boundary::from_event(event) else { continue };
@@ -475,7 +475,10 @@ impl<'m> Engine<'m> {
                     let release = self.account.release(&target);
                     release.iter().for_each(|release| self.checker.skew.knows(release));
                     let manifest = self.account.read::<Manifest>(&keys::manifest(&self.account.name));
-                    manifest.iter().for_each(|manifest| self.checker.validity.knows(manifest));
+                    if let Some(manifest) = &manifest {
+                        let not_after = |key: &str| self.account.not_after(key);
+                        self.checker.validity.knows(&self.account.name, manifest, not_after);
+                    }
                     let desired: Option<Desired> = self.account.read(&keys::desired(&self.account.name));
                     let begun = desired.zip(release).map(|(desired, release)| Begun {
                         plan: started.plan.clone(),
@@ -486,12 +489,12 @@ impl<'m> Engine<'m> {
                     // Rollouts that ended in the same invocation ended before this one began.
                     let present = lock(&self.account.world);
                     let world = then.unwrap_or(&present);
-                    ended.drain(..).for_each(|well| self.checker.ended(world, well));
+                    ended.drain(..).for_each(|end| self.checker.ended(world, end));
                     self.checker.begun(world, begun);
                 }
-                Boundary::End { succeeded, .. } => ended.push(succeeded),
+                Boundary::End { end, .. } => ended.push(end),
                 Boundary::Destroyed { .. } => {
-                    ended.push(true);
+                    ended.push(End::Succeeded);
                     gone = true;
                 }
             }
@@ -546,7 +549,7 @@ fn keep_starts(unsaid: &mut Vec<Event>) {
 /// An event that begins or ends a rollout.
 enum Boundary<'e> {
     Start(&'e RolloutStarted),
-    End { id: &'e str, succeeded: bool },
+    End { id: &'e str, end: End },
     Destroyed { id: &'e str },
 }
 
@@ -555,11 +558,10 @@ impl<'e> Boundary<'e> {
     fn from_event(event: &'e Event) -> Option<Self> {
         Some(match event {
             Event::RolloutStarted(started) => Self::Start(started),
-            Event::RolloutSucceeded(detail) | Event::RolloutSuperseded(detail) => {
-                Self::End { id: &detail.id, succeeded: true }
-            }
+            Event::RolloutSucceeded(detail) => Self::End { id: &detail.id, end: End::Succeeded },
+            Event::RolloutSuperseded(detail) => Self::End { id: &detail.id, end: End::Superseded },
             Event::RolloutFailed(detail) | Event::RolloutAborted(detail) => {
-                Self::End { id: &detail.id, succeeded: false }
+                Self::End { id: &detail.id, end: End::Stopped }
             }
             Event::ClusterDestroyed(detail) => Self::Destroyed { id: &detail.id },
             Event::SpecRejected(_)

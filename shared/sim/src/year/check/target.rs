@@ -35,6 +35,16 @@ enum May {
     Look,
 }
 
+/// How a rollout ended, as the bus reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Succeeded,
+    /// A newer plan follows.
+    Superseded,
+    /// It failed, or a person aborted it.
+    Stopped,
+}
+
 /// A rollout that is open.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
@@ -81,6 +91,15 @@ pub(in super::super) struct Earlier {
     /// The number of acts for it.
     pub(super) until: usize,
     pub(super) target: Target,
+}
+
+/// The ids of plans.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Approvals {
+    /// Those that a person approved.
+    approved: BTreeSet<String>,
+    /// Those that have begun.
+    begun: BTreeSet<String>,
 }
 
 /// The rollouts that did not succeed.
@@ -170,6 +189,11 @@ impl Checker {
         Some(Earlier { until, target: self.target.clone()? })
     }
 
+    /// A person approved a plan, and the order may have been received.
+    pub fn approved(&mut self, plan: &str) {
+        self.approvals.approved.insert(plan.to_owned());
+    }
+
     /// A rollout has begun.
     pub fn begun(&mut self, world: &World, begun: Option<Begun>) {
         let now = world.now();
@@ -182,7 +206,8 @@ impl Checker {
             self.wrong(now, "P3", "a rollout begins of which there is no plan, or no release".to_owned());
             return;
         };
-        let is_approved = self.approved.contains(&begun.plan);
+        self.approvals.begun.insert(begun.plan.clone());
+        let is_approved = self.approvals.approved.contains(&begun.plan);
         let is_hurried = self.was_hurried(now) || self.spent.hurried;
         let may = match self.rules.manual && !is_approved {
             false => May::Everything,
@@ -220,11 +245,14 @@ impl Checker {
         self.spent.specs.values_mut().for_each(|uploaded| *uploaded = true);
     }
 
-    /// The rollout has ended; `well`: it succeeded or was superseded.
-    pub fn ended(&mut self, world: &World, well: bool) {
-        if !well {
-            self.ending_stopped(world);
+    /// The rollout has ended.
+    pub fn ended(&mut self, world: &World, end: End) {
+        match end {
+            End::Stopped => self.ending_stopped(world),
+            End::Superseded => self.superseded(world.now()),
+            End::Succeeded => {}
         }
+        let well = end != End::Stopped;
         // An aborted rollout did not succeed, whatever is reported.
         let well = well && !self.aborted;
         if well {
@@ -241,6 +269,17 @@ impl Checker {
             self.spent.stacks.extend(target.executed.into_keys());
         }
         self.aborted = false;
+    }
+
+    /// A newer plan ends the rollout: where a person has to approve, one has approved a plan that did not begin yet.
+    fn superseded(&mut self, now: Timestamp) {
+        if self.rules.manual
+            && self.approvals.approved.is_subset(&self.approvals.begun)
+            && !self.was_hurried(now)
+        {
+            let what = "a newer plan ends the rollout, and nobody has approved it";
+            self.wrong(now, "P3", what.to_owned());
+        }
     }
 
     /// Whether a machine may be terminated: it differs from the release, it is one too many, or its certificates are renewed and the spec
