@@ -72,9 +72,13 @@ impl Checker {
         let Some(role) = self.roles.get(&command.instance).cloned() else { return };
         let (any_member, mut most) = ("etcd".to_owned(), TRIES);
         let (role, machine) = match &command.verb {
-            // If several machines of a pool are asked at once, only the first one that fails is tried again.
             Verb::Refresh { .. } if self.rules.may_miss(&role, self.rules.size(&role)) <= 1 => {
                 (role, &command.instance)
+            }
+            // If several machines of a pool are asked at once, the failures of the first one count: another one may have failed beside it.
+            Verb::Refresh { .. } => {
+                most = 2 * TRIES;
+                (command.instance.clone(), &command.instance)
             }
             Verb::EtcdMoveLeader => (role, &command.instance),
             // Any of the others can be asked to remove it.
@@ -88,8 +92,7 @@ impl Checker {
                 self.tried.asked = Some((goes_on.map_or(now, |(first, _)| first), now));
                 return;
             }
-            Verb::Refresh { .. }
-            | Verb::Logs { .. }
+            Verb::Logs { .. }
             | Verb::Serves { .. }
             | Verb::EtcdRetire
             | Verb::EtcdRestore { .. }
