@@ -442,10 +442,33 @@ fn read_paths<'a>(text: &'a str, mut path: Vec<&'a str>, found: &mut Vec<Vec<&'a
     renamed.trim_start_matches(|character: char| character.is_alphanumeric() || character == '_')
 }
 
-/// Which sibling uses which, by the module that declares both: a path from `etcd::join` to `kube::proxy` lets `etcd` use `kube`.
+/// The items that each module has from its children by `pub use`, and the module that each comes from.
+fn exports(modules: &BTreeMap<Vec<String>, String>) -> BTreeMap<(&[String], &str), Vec<String>> {
+    let start = Regex::new(r"(?m)^\s*pub(?:\([\w: ]+\))? use (?:self::)?").unwrap();
+    let mut exports = BTreeMap::new();
+    for (module, source) in modules {
+        for found in start.find_iter(source) {
+            let mut paths = Vec::new();
+            read_paths(&source[found.end()..], Vec::new(), &mut paths);
+            for path in paths {
+                let Some((item, child)) = path.split_last() else { continue };
+                let from = module.iter().cloned().chain(child.iter().map(|part| (*part).to_owned()));
+                let from: Vec<String> = from.collect();
+                if !child.is_empty() && modules.contains_key(&from) {
+                    exports.insert((module.as_slice(), *item), from);
+                }
+            }
+        }
+    }
+    exports
+}
+
+/// Which sibling uses which, by the module that declares both: a path from `etcd::join` to `kube::proxy` lets `etcd` use `kube`. An item that a
+/// module has from a child by `pub use` is the child's.
 fn uses(modules: &BTreeMap<Vec<String>, String>) -> BTreeMap<Vec<String>, BTreeMap<&str, BTreeSet<&str>>> {
     let start = Regex::new(r"(?:^|[^\w:])(crate|super(?:::super)*)::").unwrap();
     let mut uses: BTreeMap<Vec<String>, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
+    let exports = exports(modules);
     for (module, source) in modules {
         let mut paths = Vec::new();
         for captured in start.captures_iter(source) {
@@ -462,11 +485,19 @@ fn uses(modules: &BTreeMap<Vec<String>, String>) -> BTreeMap<Vec<String>, BTreeM
                 path.iter().filter(|part| !["crate", "super"].contains(part)).map(|part| (*part).to_owned()),
             );
             // The end of a path is an item.
-            let Some((used, _)) =
+            let Some((mut of, _)) =
                 (0..=used.len()).rev().find_map(|length| modules.get_key_value(&used[..length]))
             else {
                 continue;
             };
+            if let Some(item) = used.get(of.len()) {
+                while let Some((from, _)) =
+                    exports.get(&(of.as_slice(), item.as_str())).and_then(|from| modules.get_key_value(from))
+                {
+                    of = from;
+                }
+            }
+            let used = of;
             let common = module.iter().zip(used).take_while(|(ours, theirs)| ours == theirs).count();
             if let (Some(ours), Some(theirs)) = (module.get(common), used.get(common)) {
                 uses.entry(module[..common].to_vec()).or_default().entry(ours).or_default().insert(theirs);
@@ -542,6 +573,14 @@ fn a_circle_is_found_through_nested_modules_and_a_parent_and_its_child_are_none(
     let members = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let outer = (String::new(), members(&["etcd", "kube", "status"]));
     assert_eq!(crate_of(&sources), BTreeSet::from([outer.clone()]));
+    // What a parent has from its child is the child's.
+    let mut behind = sources.clone();
+    behind.truncate(6);
+    behind[3].1 = "pub(crate) struct Member; use super::Health;";
+    behind[2].1 = "mod join;\nmod health;\npub use health::{Health, self as h};\npub use self::join::Member;";
+    behind[4].1 = "use super::Member;";
+    let within = ("etcd".to_owned(), members(&["health", "join"]));
+    assert_eq!(crate_of(&behind), BTreeSet::from([within]));
     sources[4].1 = "use super::join::promote; fn g() -> crate::status::Status { }";
     assert_eq!(
         crate_of(&sources),

@@ -25,7 +25,6 @@ use jiff::Timestamp;
 use machines::{groups, is_seen_to_go, let_go};
 use serde::{Deserialize, Serialize};
 
-use super::doing::Doing;
 use super::errand::SentCommand;
 use super::fleet::OWNER_TAG;
 use super::order::{CLOCKS_APART, Given, again, ignore, is_late, paused, plan_of, resume};
@@ -34,10 +33,12 @@ use super::patience::{CONSISTENT, PATIENCE};
 use super::progress::{clipped, named};
 use super::stack_step::{Phase, because, phase};
 use super::waits::{Detail, GoingWaits, Held, Pace, Progress, Published, of_destruction};
-use super::ways::{GOING, going_name, leads};
+use super::ways::{GOING, leads};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
 use records::{Records, retire};
 pub(crate) use save::Inquiry;
+#[cfg(test)]
+pub(crate) use save::snapshot_name;
 pub use save::{LastSnapshot, Save, Which};
 use save::{member_groups, save, save_again};
 use slipway_core::event::{Event, RolloutReport};
@@ -105,6 +106,17 @@ pub enum GoingState {
     NotOurs,
     /// It could not be deleted; the reason.
     Failed(String),
+}
+
+/// Its name in [`GOING`].
+pub(crate) const fn going_name(state: &GoingState) -> &'static str {
+    match state {
+        GoingState::Stands => "stands",
+        GoingState::Deleting(_) => "deleting",
+        GoingState::Gone => "gone",
+        GoingState::NotOurs => "notOurs",
+        GoingState::Failed(_) => "failed",
+    }
 }
 
 /// A destruction that was aborted, so that the cluster lacks what was deleted before.
@@ -533,7 +545,7 @@ fn conclude(
         );
         next.destroys_over = open.aborted.max(Some(open.asked_at));
         if gone > 0 {
-            next.does(Doing::CalledOff(CalledOff { at: now, message: message.clone() }));
+            next.calls_off(CalledOff { at: now, message: message.clone() });
         }
         (RolloutState::Aborted, Pace::CalledOff, message, Event::RolloutAborted)
     } else if let Some(why) = open.why().filter(|_| open.has_stopped()) {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use slipway_core::diagnostic::Diagnostic;
 use slipway_core::words::moment;
 
-use super::ways::{DOING, doing_name, leads};
+use super::ways::{DOING, leads};
 use super::{Active, CalledOff, Destroy, Destroyed, Rollout};
 
 /// What a cluster is doing: one thing at a time.
@@ -31,6 +31,18 @@ pub enum Doing {
     CalledOff(CalledOff),
     /// It was destroyed, and nothing was done since.
     Gone(Destroyed),
+}
+
+/// The name of what a cluster does in [`DOING`].
+const fn doing_name(doing: &Doing) -> &'static str {
+    match doing {
+        Doing::Idle => "idle",
+        Doing::Rolling(_) => "rolling",
+        Doing::Ending { .. } => "ending",
+        Doing::Going(_) => "going",
+        Doing::CalledOff(_) => "calledOff",
+        Doing::Gone(_) => "gone",
+    }
 }
 
 impl Rollout {
@@ -99,6 +111,16 @@ impl Rollout {
     /// Whether the table of the page has a move to here from what the cluster did `before`. A decision may make several moves at once.
     pub(super) fn follows(&self, before: &Doing) -> bool {
         leads(DOING, doing_name(before), doing_name(&self.doing))
+    }
+
+    /// Its destruction was aborted half-way.
+    pub(super) fn calls_off(&mut self, off: CalledOff) {
+        self.does(Doing::CalledOff(off));
+    }
+
+    /// It was destroyed.
+    pub(super) fn is_gone(&mut self, gone: Destroyed) {
+        self.does(Doing::Gone(gone));
     }
 
     /// Sets what the cluster does from now on. An earlier destruction is remembered.

@@ -44,7 +44,7 @@ pub fn page() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ways::{Way, going_name, leads, snapshot_name, step_name};
+    use super::super::ways::{Way, leads, step_name};
     use super::*;
     use crate::departures;
     use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn each_state_bears_the_name_that_its_table_has() {
-        use crate::destroy::Inquiry;
+        use crate::destroy::{Inquiry, going_name, snapshot_name};
         use crate::{GoingState, LastSnapshot, Save, StepState, Which};
         let known = |ways: &'static [Way]| ways.iter().map(|way| way.from).collect::<Vec<_>>();
         let (now, why) = (jiff::Timestamp::UNIX_EPOCH, || "no".to_owned());

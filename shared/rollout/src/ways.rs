@@ -169,34 +169,6 @@ pub(crate) const LAST_SNAPSHOT: &[Way] = &[
     Way::new("needless", "there never was an etcd", &[Wakes::Person], &["first", "second"]),
 ];
 
-/// The name of the state of a destruction's last snapshot in [`LAST_SNAPSHOT`].
-pub(crate) const fn snapshot_name(snapshot: &super::LastSnapshot) -> &'static str {
-    use super::{LastSnapshot, Save, Which};
-    match snapshot {
-        LastSnapshot::Wanted { save: Save::Failed(_), .. } => "failed",
-        LastSnapshot::Wanted { which: Which::First, .. } => "first",
-        LastSnapshot::Wanted { which: Which::Second, .. } => "second",
-        LastSnapshot::Taken(_) => "taken",
-        LastSnapshot::Complete(_) => "complete",
-        LastSnapshot::Kept(_) => "kept",
-        LastSnapshot::Declined => "declined",
-        LastSnapshot::Needless => "needless",
-    }
-}
-
-/// The name of what a cluster does in [`DOING`].
-pub(crate) const fn doing_name(doing: &super::Doing) -> &'static str {
-    use super::Doing;
-    match doing {
-        Doing::Idle => "idle",
-        Doing::Rolling(_) => "rolling",
-        Doing::Ending { .. } => "ending",
-        Doing::Going(_) => "going",
-        Doing::CalledOff(_) => "calledOff",
-        Doing::Gone(_) => "gone",
-    }
-}
-
 /// The name of a step's state in [`STACK`].
 pub(crate) const fn step_name(state: &super::StepState) -> &'static str {
     match state {
@@ -205,15 +177,5 @@ pub(crate) const fn step_name(state: &super::StepState) -> &'static str {
         super::StepState::Executing => "executing",
         super::StepState::Done => "done",
         super::StepState::Failed(_) => "failed",
-    }
-}
-
-pub(crate) const fn going_name(state: &super::GoingState) -> &'static str {
-    match state {
-        super::GoingState::Stands => "stands",
-        super::GoingState::Deleting(_) => "deleting",
-        super::GoingState::Gone => "gone",
-        super::GoingState::NotOurs => "notOurs",
-        super::GoingState::Failed(_) => "failed",
     }
 }

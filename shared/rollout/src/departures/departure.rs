@@ -22,6 +22,9 @@ use crate::patience::{CONSISTENT, PATIENCE};
 use crate::waits::{Departs, Detail, HowFar};
 use crate::ways::{Wakes, Way, leads};
 use again::{LastDrain, prolong};
+pub(super) use interrupted::NOTICE_COUNTS;
+#[cfg(test)]
+pub(super) use interrupted::NOTICE_S;
 use unreached::Unreached;
 
 /// How long pods may block the drain of a worker that a rollout replaces: they may be jobs that end by themselves overnight.

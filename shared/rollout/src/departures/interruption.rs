@@ -8,18 +8,11 @@
 
 use std::collections::btree_map::Entry;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::Departure;
+use super::departure::NOTICE_COUNTS;
 use crate::Rollout;
-
-/// How long a notice counts. EC2 interrupts the machine two minutes after it; the rest is for an event, a clock or a look that is late.
-/// A machine that is still in service after this time was not interrupted.
-pub(super) const NOTICE_COUNTS: SignedDuration = SignedDuration::from_mins(10);
-
-/// A round of the drain of such a machine ends after this number of seconds, because the machine does not run longer than that. A round of
-/// the usual length would keep its controller waiting for pods that are lost.
-pub(super) const NOTICE_S: u32 = 120;
 
 impl Rollout {
     /// The state after EC2's notice of the time `at` that it interrupts `instance`, a machine of the group `group`: a worker is drained from

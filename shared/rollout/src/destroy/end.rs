@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::super::outbox::Effects;
 use super::{Destroy, Destroyed, Going, GoingState, GoingWaits, LastSnapshot};
 use crate::waits::Detail;
-use crate::{Doing, Effect, Observed, Rollout};
+use crate::{Effect, Observed, Rollout};
 use slipway_core::event::{ClusterDestroyed, Event};
 use slipway_core::status::{Report, RolloutState};
 use slipway_core::words::moment;
@@ -66,15 +66,11 @@ pub(super) fn destroyed(
         // Also orders that were given before the end and come after it.
         destroys_over: Some(open.asked_at.max(now)),
         etcd_gone_at: next.etcd_gone_at,
-        doing: Doing::Gone(Destroyed {
-            at: now,
-            spec_versions: observed.newest.clone(),
-            snapshot: snapshot.clone(),
-            message: message.clone(),
-        }),
-        last_snapshot: snapshot,
+        last_snapshot: snapshot.clone(),
         ..empty
     };
+    let (spec_versions, message_then) = (observed.newest.clone(), message.clone());
+    next.is_gone(Destroyed { at: now, spec_versions, snapshot, message: message_then });
     Report {
         state: RolloutState::Destroyed,
         generation: next.generation,

@@ -16,7 +16,7 @@ use super::super::fleet::{GroupView, OWNER_TAG};
 use super::super::outbox::Effects;
 use super::super::stack_step::{Phase, phase};
 use super::super::waits::Detail;
-use super::super::ways::{LAST_SNAPSHOT, leads, snapshot_name};
+use super::super::ways::{LAST_SNAPSHOT, leads};
 use super::super::{Effect, Observed, Rollout, StackView};
 use super::{Destroy, GoingState, GoingWaits};
 
@@ -47,6 +47,20 @@ pub enum LastSnapshot {
     Declined,
     /// There never was an etcd.
     Needless,
+}
+
+/// The name of the state of a destruction's last snapshot in [`LAST_SNAPSHOT`].
+pub(crate) const fn snapshot_name(snapshot: &LastSnapshot) -> &'static str {
+    match snapshot {
+        LastSnapshot::Wanted { save: Save::Failed(_), .. } => "failed",
+        LastSnapshot::Wanted { which: Which::First, .. } => "first",
+        LastSnapshot::Wanted { which: Which::Second, .. } => "second",
+        LastSnapshot::Taken(_) => "taken",
+        LastSnapshot::Complete(_) => "complete",
+        LastSnapshot::Kept(_) => "kept",
+        LastSnapshot::Declined => "declined",
+        LastSnapshot::Needless => "needless",
+    }
 }
 
 /// Which of the two snapshots.

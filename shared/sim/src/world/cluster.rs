@@ -17,7 +17,8 @@ use slipway_core::repair::{Ledger, Watch};
 
 pub(crate) use drain::{Drain, DrainRound};
 pub(crate) use etcd::{DATABASE, Etcd};
-pub use facts::{ClusterFacts, Loss, MemberFacts, Removal};
+pub use facts::{ClusterFacts, MemberFacts, Removal};
+pub use kube::Loss;
 pub(crate) use kube::{Kube, Kubelet, Node};
 pub(crate) use load::NodeLoad;
 pub(crate) use restore::time as snapshot_time;

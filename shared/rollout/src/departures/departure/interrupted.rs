@@ -1,14 +1,21 @@
 //! A machine that EC2 interrupts: it is drained at once, and rests until it is gone.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::Verb;
 use slipway_core::role::Role;
 
 use super::super::Scene;
-use super::super::interruption::{NOTICE_COUNTS, NOTICE_S};
 use super::{Cause, Departure, DepartureState, Ending};
 use crate::drain::Drain;
 use crate::waits::HowFar;
+
+/// How long a notice counts. EC2 interrupts the machine two minutes after it; the rest is for an event, a clock or a look that is late.
+/// A machine that is still in service after this time was not interrupted.
+pub(in super::super) const NOTICE_COUNTS: SignedDuration = SignedDuration::from_mins(10);
+
+/// A round of the drain of such a machine ends after this number of seconds, because the machine does not run longer than that. A round of
+/// the usual length would keep its controller waiting for pods that are lost.
+pub(in super::super) const NOTICE_S: u32 = 120;
 
 impl Departure {
     /// The departure of a machine that EC2 interrupts, by its notice of the time `at`.

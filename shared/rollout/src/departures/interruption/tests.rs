@@ -4,9 +4,11 @@ use serde_json::json;
 use slipway_core::node::{Command, CommandView, Drained, FailureCode, Verb, VerbFailure};
 use slipway_core::role::Role;
 
+use jiff::SignedDuration;
+
 use super::*;
 use crate::departures::advance;
-use crate::departures::departure::DepartureState;
+use crate::departures::departure::{DepartureState, NOTICE_S};
 use crate::departures::tests::group;
 use crate::errand::Tried;
 use crate::fleet::Lifecycle;

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::super::World;
 use super::Etcd;
+use super::kube::Loss;
 
 /// The state of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,21 +51,6 @@ pub struct MemberFacts {
     pub up: bool,
     /// The machine that its process runs on.
     pub machine: Option<String>,
-}
-
-/// Pods that were lost together with their machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loss {
-    /// When.
-    pub at: Timestamp,
-    /// The machine.
-    pub machine: String,
-    /// Its role.
-    pub role: String,
-    /// How many pods.
-    pub pods: usize,
-    /// Somebody had terminated the machine; `false`: it died.
-    pub terminated: bool,
 }
 
 /// A pod that an agent removed from its node, and the facts at that moment. The agent's own judgement is not part of it.

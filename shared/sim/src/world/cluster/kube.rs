@@ -8,7 +8,6 @@ use slipway_core::drain::{NodeState, ObjectName, Owner};
 use super::super::World;
 use super::super::machine::{Machine, State};
 use super::super::task::ClusterTask;
-use super::Loss;
 
 /// The time from scheduling a pod to its first answer.
 const STARTS_S: (f64, f64) = (4.0, 25.0);
@@ -16,6 +15,21 @@ const STARTS_S: (f64, f64) = (4.0, 25.0);
 const UNSAID_S: f64 = 30.0;
 /// How long after the end of a pod's grace period nobody has to wait any more for its kubelet to say that it has stopped (docs/nodes.md).
 const UNHEARD: SignedDuration = SignedDuration::from_mins(5);
+
+/// Pods that were lost together with their machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// When.
+    pub at: Timestamp,
+    /// The machine.
+    pub machine: String,
+    /// Its role.
+    pub role: String,
+    /// How many pods.
+    pub pods: usize,
+    /// Somebody had terminated the machine; `false`: it died.
+    pub terminated: bool,
+}
 
 /// The content of the API servers of a cluster.
 #[derive(Debug, Clone, Default)]
