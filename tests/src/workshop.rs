@@ -105,6 +105,13 @@ pub fn allowed() -> Allowed {
             "arn:aws:iam::111122223333:policy/write-backups".to_owned(),
             "arn:aws:iam::111122223333:policy/change-records".to_owned(),
         ],
+        cluster_key_arns: Some(vec![
+            "arn:aws:kms:us-west-1:111122223333:key/0a1b2c3d-0a1b-2c3d-4e5f-0a1b2c3d4e5f".to_owned(),
+            // In the region of the embedded AWS.
+            "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0a1b-2c3d-4e5f-0a1b2c3d4e5f".to_owned(),
+            "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9".to_owned(),
+        ]),
+        instance_role_arns: Some(vec!["arn:aws:iam::111122223333:role/workers".to_owned()]),
         approval: Approval::Auto,
         boundaries: Boundaries {
             own: boundary("own"),

@@ -87,12 +87,6 @@ impl Default for Settings {
     }
 }
 
-/// The keys that examples name in `kmsKeyArn`, in the region of the embedded AWS.
-const KEYS_OF_EXAMPLES: [&str; 2] = [
-    "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0a1b-2c3d-4e5f-0a1b2c3d4e5f",
-    "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
-];
-
 /// The parameters of an installation that allows what the examples use.
 #[must_use]
 pub fn installation_of_examples() -> BTreeMap<String, String> {
@@ -103,7 +97,8 @@ pub fn installation_of_examples() -> BTreeMap<String, String> {
     BTreeMap::from([
         ("HostedZoneIds".to_owned(), zones(|zone| &zone.id)),
         ("HostedZoneDomains".to_owned(), zones(|zone| &zone.domain)),
-        ("ClusterKeyArns".to_owned(), KEYS_OF_EXAMPLES.join(",")),
+        ("ClusterKeyArns".to_owned(), allowed.cluster_key_arns.unwrap_or_default().join(",")),
+        ("InstanceRoleArns".to_owned(), allowed.instance_role_arns.unwrap_or_default().join(",")),
         ("ProgramBuckets".to_owned(), allowed.program_buckets.join(",")),
         ("ManagedPolicyArns".to_owned(), allowed.managed_policy_arns.join(",")),
     ])

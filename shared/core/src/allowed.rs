@@ -59,6 +59,12 @@ pub struct Allowed {
     /// `ManagedPolicyArns`: policies that roles of nodes and of service accounts may have attached.
     #[serde(default)]
     pub managed_policy_arns: Vec<String>,
+    /// `ClusterKeyArns`: KMS keys that `kmsKeyArn` may name besides the installation's own, as IAM writes resources. `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_key_arns: Option<Vec<String>>,
+    /// `InstanceRoleArns`: the roles whose instance profiles specs may name. `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_role_arns: Option<Vec<String>>,
     /// `Approval`: with `manual`, every plan waits for a person, whatever its spec says.
     pub approval: Approval,
     /// The permissions boundaries of the roles that are made for clusters.

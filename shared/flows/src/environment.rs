@@ -42,6 +42,10 @@ pub const HOSTED_ZONE_DOMAINS: &str = "SLIPWAY_HOSTED_ZONE_DOMAINS";
 pub const PRIVATE_DOMAINS: &str = "SLIPWAY_PRIVATE_DOMAINS";
 /// ARNs of the managed policies that specs may name, separated by commas. Render.
 pub const MANAGED_POLICY_ARNS: &str = "SLIPWAY_MANAGED_POLICY_ARNS";
+/// ARNs of the KMS keys that specs may name besides [`KMS_KEY_ARN`], separated by commas. Not set: not known. Render.
+pub const CLUSTER_KEY_ARNS: &str = "SLIPWAY_CLUSTER_KEY_ARNS";
+/// ARNs of the roles whose instance profiles specs may name, separated by commas. Not set: not known. Render.
+pub const INSTANCE_ROLE_ARNS: &str = "SLIPWAY_INSTANCE_ROLE_ARNS";
 /// `manual`: every plan waits for an approval. `auto`: each spec decides. Render.
 pub const APPROVAL: &str = "SLIPWAY_APPROVAL";
 /// ARN of the permissions boundary of the clusters' roles. Render.
@@ -262,6 +266,11 @@ impl<'a> Reader<'a> {
         items.filter(|item| !item.is_empty()).map(str::to_owned).collect()
     }
 
+    /// The items of a list that may be empty; `None`: the installation is older, and does not say.
+    fn known_list(&self, name: &str) -> Option<Vec<String>> {
+        self.environment.0.contains_key(name).then(|| self.list(name))
+    }
+
     /// What specs may use of the account.
     fn allowed(&mut self) -> Allowed {
         let program_buckets = self.list(PROGRAM_BUCKETS);
@@ -286,6 +295,8 @@ impl<'a> Reader<'a> {
             hosted_zones: self.hosted_zones(),
             private_domains: self.list(PRIVATE_DOMAINS).iter().map(|domain| plain(domain)).collect(),
             managed_policy_arns: self.list(MANAGED_POLICY_ARNS),
+            cluster_key_arns: self.known_list(CLUSTER_KEY_ARNS),
+            instance_role_arns: self.known_list(INSTANCE_ROLE_ARNS),
             approval,
             boundaries: Boundaries {
                 own: self.arn(BOUNDARY_ARN, "iam"),
@@ -380,6 +391,7 @@ mod tests {
             (allowed.program_buckets, allowed.approval),
             (vec!["programs".to_owned()], Approval::Manual)
         );
+        assert_eq!((allowed.cluster_key_arns, allowed.instance_role_arns), (None, None), "an older template");
         let nothing = whole("", "", "", "").unwrap().allowed;
         assert_eq!((nothing.hosted_zones.len(), nothing.approval), (0, Approval::Auto));
         for (zones, domains, buckets, approval, part) in [

@@ -8,6 +8,7 @@ mod findings;
 mod preview;
 mod publish;
 mod renew;
+mod standing;
 mod upgrade;
 
 use std::fmt;

@@ -20,6 +20,8 @@ pub fn of_process() -> Environment {
         HOSTED_ZONE_DOMAINS,
         PRIVATE_DOMAINS,
         MANAGED_POLICY_ARNS,
+        CLUSTER_KEY_ARNS,
+        INSTANCE_ROLE_ARNS,
         APPROVAL,
         BOUNDARY_ARN,
         MANAGED_POLICIES_BOUNDARY_ARN,

@@ -93,6 +93,9 @@ pub struct Plan {
     /// Why it cannot be executed, given what is deployed: for example a minor release back or skipped, or a volume that would shrink.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objections: Vec<String>,
+    /// Whether the release is the one that runs with other credentials for etcd and the controllers, and nothing else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_credentials: bool,
     /// What it does to deliver renewed certificates.
     #[serde(default, skip_serializing_if = "RenewalPlan::is_none")]
     pub renewal: RenewalPlan,
@@ -437,6 +440,13 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
     if !unfinished.is_empty() {
         start.push_str(&serde_json::to_string(&unfinished).expect("a map of strings is JSON"));
     }
+    let nodes = nodes::compare(baseline, new);
+    let only_credentials = nodes.iter().any(|node| node.action == NodeAction::Refresh)
+        && renewal::only_credentials(baseline, new);
+    if only_credentials {
+        // A plan that was made before this was recorded has another id.
+        start.push_str("\nonly credentials");
+    }
     let stacks = stacks::compare(baseline, new);
     Plan {
         format: Plan::FORMAT,
@@ -449,13 +459,14 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         objections: objections(baseline, new, policy),
         in_use: exports::in_use(baseline, new, &stacks),
         stacks,
-        nodes: nodes::compare(baseline, new),
+        nodes,
         membership: membership::compare(baseline.rendering.as_ref(), new),
         minors: upgrades::compare(baseline, new),
         addons: addons::compare(baseline.rendering.as_ref().map(|old| &old.addons), &new.addons),
         to,
         policy: policy.clone(),
         spec_approval: None,
+        only_credentials,
         renewal: RenewalPlan::default(),
     }
 }

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use slipway_core::cluster::Approval;
 use slipway_core::deadline::{Deadline, Urgency, in_days};
 use slipway_core::digest::sha256_hex;
-use slipway_core::release::{Rendering, StackKind};
+use slipway_core::release::{Rendering, Stack};
 use slipway_core::role::Role;
 use slipway_core::words::moment;
 use slipway_credentials::Manifest;
 
-use super::{Baseline, NodeAction, Plan, ResourceAction, StackAction};
+use super::{Baseline, NodeAction, Plan, StackAction};
 
 /// What is known of renewed certificates when a plan is made. Nothing in it depends on the time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,10 @@ pub struct RenewalPlan {
     /// When the certificates on the nodes expire.
     #[serde(default, skip_serializing_if = "Deadline::is_none")]
     pub deadline: Deadline,
+    /// Whether the credentials are others than the spec that was rolled out last would have, as their names differ. A person has to approve
+    /// those.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_another_spec: bool,
 }
 
 impl RenewalPlan {
@@ -63,11 +67,39 @@ pub fn deadline(
     Deadline { ends, lead_s: lead.as_secs() }
 }
 
+/// Whether `new` is what runs with other credentials for etcd and the controllers, and nothing else: no setting of a group, no tag, no value
+/// that replaces no node.
+pub(super) fn only_credentials(baseline: &Baseline, new: &Rendering) -> bool {
+    let renews = |role: &Role| matches!(role, Role::Etcd(_) | Role::Controller);
+    let digests = new.roles.iter().filter(|(role, _)| renews(role));
+    let digests = digests.map(|(role, node)| (role.clone(), node.credentials_digest.clone())).collect();
+    let Some(runs) = baseline.runs() else { return false };
+    if runs.roles.len() != new.roles.len() || runs.stacks.len() != new.stacks.len() {
+        return false;
+    }
+    let renewed = runs.with_credentials(&digests);
+    // Pools are in the order of the spec, or of their names.
+    let is_same = |stack: &Stack| new.stack(&stack.name) == Some(stack);
+    renewed.roles == new.roles && renewed.stacks.iter().all(is_same)
+}
+
+impl Baseline {
+    /// What runs and belongs to the cluster; `None`: nothing was ever deployed.
+    #[must_use]
+    pub fn runs(&self) -> Option<Rendering> {
+        let mut runs = self.rendering.clone()?;
+        runs.stacks.retain(|stack| !self.orphaned.contains(&stack.name));
+        runs.roles.retain(|_, node| !self.orphaned.contains(&node.stack));
+        Some(runs)
+    }
+}
+
 impl Plan {
     /// The plan with what is known of renewed certificates. Facts about roles that it does not change are left out.
     #[must_use]
     pub fn with_renewal(mut self, known: &RenewalPlan) -> Self {
-        let mut renewal = RenewalPlan { deadline: known.deadline.clone(), ..RenewalPlan::default() };
+        let mut renewal =
+            RenewalPlan { replaced: BTreeMap::new(), deadline: known.deadline.clone(), ..*known };
         for node in self.nodes.iter_mut().filter(|node| node.action == NodeAction::Refresh) {
             if let Some(why) = known.replaced.get(&node.role) {
                 node.action = NodeAction::Replace;
@@ -137,7 +169,7 @@ impl Plan {
         ))
     }
 
-    /// Whether it only brings other credentials to etcd members and controllers.
+    /// Whether it only brings other credentials to etcd members and controllers, which the spec that was rolled out last would have, too.
     #[must_use]
     pub fn is_renewal(&self) -> bool {
         let renews = |node: &super::NodePlan| {
@@ -148,19 +180,13 @@ impl Plan {
             matches!(node.action, NodeAction::Untouched | NodeAction::Orphaned) || renews(node)
         };
         let stacks = |stack: &super::StackPlan| match stack.action {
-            StackAction::Unchanged | StackAction::Orphaned => true,
+            StackAction::Unchanged | StackAction::Orphaned | StackAction::Update => true,
+            // One that was never created as a whole, or that no rollout needs any more.
             StackAction::Create | StackAction::Delete => false,
-            StackAction::Update => {
-                matches!(stack.kind, StackKind::Etcd | StackKind::ControlPlane)
-                    && stack.other.is_empty()
-                    && stack.resources.iter().all(|change| {
-                        change.action == ResourceAction::Modify
-                            && ["AWS::EC2::LaunchTemplate", "AWS::AutoScaling::AutoScalingGroup"]
-                                .contains(&change.resource_type.as_str())
-                    })
-            }
         };
-        self.nodes.iter().any(renews)
+        self.only_credentials
+            && !self.renewal.of_another_spec
+            && self.nodes.iter().any(renews)
             && self.nodes.iter().all(nodes)
             && self.stacks.iter().all(stacks)
             && self.membership.is_empty()

@@ -3,15 +3,14 @@
 mod groups;
 mod membership;
 mod rendered;
+mod renewal;
 mod shown;
 mod sizes;
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use slipway_core::cluster::{Approval, CountOrPercent, GroupSize, PoolRollout};
-use slipway_core::deadline::Deadline;
 use slipway_core::release::{AddonSet, NodeRole, Stack};
 
 use super::*;
@@ -466,77 +465,6 @@ fn a_switch_of_issuers_in_one_step_is_not_begun_and_the_way_is_named() {
         [(&off, &between_them), (&between_them, &on), (&on, &between_them), (&between_them, &off)]
     {
         assert!(!stopped(before, after));
-    }
-}
-
-/// P7: what only brings credentials to etcd and controllers may be urgent, and nothing else slips through with it.
-#[test]
-fn p7_only_a_renewal_waits_for_no_approval() {
-    let of = |kind, name: &str, role: Role, image: &str, credentials: &str| Rendering {
-        stacks: vec![stack(name, kind, &pool(5, image))],
-        roles: BTreeMap::from([(role, self::role(name, json!({}), &json!({}), credentials))]),
-        ..rendering(&json!({}), &json!({}), node())
-    };
-    let controllers = |image: &str, credentials: &str| {
-        of(StackKind::ControlPlane, "c-control-plane", Role::Controller, image, credentials)
-    };
-    let manual = RolloutPolicy { approval: Approval::Manual, ..policy() };
-    let plan =
-        |old: &Rendering, new: &Rendering| super::plan(&Baseline::whole(Some(old.clone())), new, &manual);
-    let ends: Timestamp = "2027-11-20T12:00:00Z".parse().unwrap();
-    let (early, late) = (ends - SignedDuration::from_hours(49), ends - SignedDuration::from_hours(48));
-    let all = [Role::Controller, Role::Pool("a".to_owned())];
-    let deadline = Deadline { ends: all.map(|role| (role, ends)).into(), lead_s: 48 * 3_600 };
-    let known = RenewalPlan { deadline, ..RenewalPlan::default() };
-
-    let renewal = plan(&controllers("a", "k1"), &controllers("b", "k2"));
-    assert!(renewal.waits_for_approval(late));
-    let hurried = renewal.clone().with_renewal(&known);
-    assert!(
-        hurried.waits_for_approval(early) && !hurried.waits_for_approval(late) && hurried.needs_approval()
-    );
-    assert!(hurried.id != renewal.id);
-    assert_eq!(
-        hurried.renewal.deadline.ends,
-        BTreeMap::from([(Role::Controller, ends)]),
-        "of what it renews alone"
-    );
-    assert_eq!(
-        hurried.summary(),
-        "1 stack to update; nodes: 3–5 refreshed; certificates in use expire at 2027-11-20T12:00:00Z: from 2027-11-18T12:00:00Z on (2 days \
-         before, rolloutBeforeExpiry.emergencyDays or what the slowest roll takes) it begins without approval"
-    );
-    assert_eq!(renewal.clone().with_renewal(&RenewalPlan::default()), renewal);
-
-    // Replaced by its strategy it is as urgent, and made anew from elsewhere it stays so.
-    let why = BTreeMap::from([(Role::Controller, "renewed: apiserver".to_owned())]);
-    let replaced = renewal.clone().with_renewal(&RenewalPlan { replaced: why, ..known.clone() });
-    assert_eq!(replaced.nodes[0].action, NodeAction::Replace);
-    assert_eq!(replaced.nodes[0].reasons, ["renewed: apiserver"]);
-    assert!(
-        !replaced.waits_for_approval(late) && replaced.waits_for_approval(early) && replaced.id != hurried.id
-    );
-    assert_eq!(renewal.with_renewal(&replaced.renewal), replaced);
-
-    // A pool, another configuration, a new resource: a person decides as ever.
-    let pools = |image: &str, credentials: &str| {
-        of(StackKind::Pool, "c-pool-a", Role::Pool("a".to_owned()), image, credentials)
-    };
-    let mut configured = controllers("b", "k2");
-    let other = self::role("c-control-plane", json!({}), &json!({"flag": true}), "k2");
-    configured.roles.insert(Role::Controller, other);
-    let mut more = controllers("b", "k2");
-    more.stacks[0] = stack("c-control-plane", StackKind::ControlPlane, &network("10.0.0.0/16", true));
-    for (old, new) in [
-        (pools("a", "k1"), pools("b", "k2")),
-        (controllers("a", "k1"), configured),
-        (controllers("a", "k1"), more),
-        (controllers("a", "k1"), controllers("b", "k1")),
-    ] {
-        let plan = plan(&old, &new).with_renewal(&known);
-        assert!(plan.waits_for_approval(late), "{}", plan.summary());
-        let untouched = plan.nodes.iter().all(|node| node.action == NodeAction::Untouched);
-        assert_eq!(plan.renewal.is_none(), untouched, "{}", plan.summary());
     }
 }
 

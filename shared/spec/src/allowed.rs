@@ -16,6 +16,8 @@ pub fn objections(cluster: &Cluster, site: &Site) -> Vec<Objection> {
     found.extend(endpoints(cluster, allowed));
     found.extend(role_names(cluster));
     found.extend(policies(cluster, allowed));
+    found.extend(key(cluster, allowed, &site.kms_key_arn));
+    found.extend(profiles(cluster, allowed));
     found
 }
 
@@ -276,9 +278,74 @@ fn policies(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
         .collect()
 }
 
+/// Whether `arn` is what IAM means by `listed`: `*` stands for any text, and `?` for one character.
+fn is_listed(arn: &str, listed: &str) -> bool {
+    match listed.split_at_checked(1) {
+        None => arn.is_empty(),
+        Some(("*", rest)) => (0..=arn.len()).any(|at| arn.get(at..).is_some_and(|arn| is_listed(arn, rest))),
+        Some((one, rest)) => arn
+            .split_at_checked(1)
+            .is_some_and(|(first, arn)| (one == "?" || one == first) && is_listed(arn, rest)),
+    }
+}
+
+fn key(cluster: &Cluster, allowed: &Allowed, own: &str) -> Option<Objection> {
+    let arn = cluster.kms_key_arn.as_ref().filter(|arn| *arn != own)?;
+    let keys = allowed.cluster_key_arns.as_ref()?;
+    if keys.iter().any(|listed| is_listed(arn, listed)) {
+        return None;
+    }
+    let set = command(&[("ClusterKeyArns", and(keys, arn))]);
+    let message = format!(
+        "the functions may not use the key `{arn}`: it is not in the installation's parameter `ClusterKeyArns`"
+    );
+    let help = format!(
+        "name a key that is listed, remove the key, or let an administrator of the installation run: {set}"
+    );
+    Some(Objection::error("kms-key", vec!["kmsKeyArn".to_owned()], message, help))
+}
+
+/// A profile's ARN does not say which role it has, so only an installation that lists no role at all certainly refuses it. IAM decides about each
+/// role when CloudFormation passes it.
+fn profiles(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
+    if allowed.instance_role_arns.as_ref().is_none_or(|roles| !roles.is_empty()) {
+        return Vec::new();
+    }
+    let pools = cluster.pools.iter().enumerate();
+    let pools = pools.map(|(index, pool)| (format!("worker.nodePools[{index}]"), &pool.iam));
+    let all = [("controller".to_owned(), &cluster.controller.iam), ("etcd".to_owned(), &cluster.etcd.iam)];
+    let named = all.into_iter().chain(pools).filter_map(|(path, iam)| {
+        let arn = iam.instance_profile_arn.as_ref()?;
+        let message = format!("`{arn}` may not be used: no role is in the installation's parameter `InstanceRoleArns`");
+        let help = format!(
+            "remove the key, or let an administrator of the installation run, with the ARN of the profile's role: {}",
+            command(&[("InstanceRoleArns", vec!["ROLE_ARN"])])
+        );
+        Some(Objection::error("instance-role", vec![format!("{path}.iam.instanceProfile.arn")], message, help))
+    });
+    named.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_listed_as_iam_would_read_it() {
+        let key = "arn:aws:kms:eu-west-1:111122223333:key/1";
+        for (listed, expected) in [
+            (key, true),
+            ("*", true),
+            ("arn:aws:kms:*:111122223333:key/*", true),
+            ("arn:aws:kms:eu-west-?:111122223333:key/?", true),
+            ("arn:aws:kms:eu-west-1:111122223333:key/", false),
+            ("arn:aws:kms:eu-west-1:111122223333:key/12", false),
+            ("arn:aws:kms:*:444455556666:key/*", false),
+            ("", false),
+        ] {
+            assert_eq!(is_listed(key, listed), expected, "{listed}");
+        }
+    }
 
     #[test]
     fn p13_each_private_name_is_of_one_cluster_at_most() {

@@ -1,5 +1,7 @@
 //! Somebody who may upload specs and patches of one cluster, and wants more.
 
+mod parameters;
+mod renewals;
 mod scans;
 
 use serde_json::{Value, json};

@@ -176,6 +176,7 @@ async fn p7_an_expired_certificate_waits_for_no_approval() {
     assert_ne!(spec, PRODUCTION);
     for (passed, urgent) in [(350, false), (363, true), (400, true)] {
         let account = Workshop::launched(&spec).await;
+        account.uses_newest_spec(&account.desired_plan());
         let now = launch() + days(passed);
         scan(&account, now).await;
         let renewed = account.bus.drain().into_iter().find_map(|event| match event {

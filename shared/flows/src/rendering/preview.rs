@@ -112,9 +112,18 @@ pub async fn preview<
         Err(NotPrepared::Failed(error)) => return Err(error),
     };
     let desired = store::load::<Desired>(assets, &keys::desired(cluster)).await?.value;
-    let compared =
-        compare(assets, &prepared, &running.baseline, desired.as_ref(), &rollout, site, NOT_UPLOADED, now)
-            .await?;
+    let compared = compare(
+        ports.specs,
+        assets,
+        &prepared,
+        &running.baseline,
+        desired.as_ref(),
+        &rollout,
+        site,
+        NOT_UPLOADED,
+        now,
+    )
+    .await?;
     let mut plan = compared.plan;
     let sealed: BTreeSet<Role> = prepared.credentials.sealed.into_iter().collect();
     if !sealed.is_empty() {

@@ -20,7 +20,7 @@ use slipway_ports::{Listing, Objects};
 use slipway_render::lock::Lock;
 use slipway_rollout::Rollout;
 
-use super::{Prepared, RenderOutcome, RenderWorld, Running, Upload};
+use super::{Prepared, RenderOutcome, RenderWorld, Running, Upload, standing};
 use crate::error::{FlowError, FlowResult};
 use crate::launch::{baseline, plan_ready, recall};
 use crate::patches::PatchSet;
@@ -66,6 +66,7 @@ pub(super) async fn publish_plan(
             return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
         }
         let Compared { plan, unchanged, manual_since, approval } = compare(
+            ports.specs,
             ports.assets,
             prepared,
             &deployed,
@@ -181,7 +182,9 @@ pub(super) struct Compared {
 }
 
 /// Compares with what is deployed.
+#[allow(clippy::too_many_arguments, reason = "what is compared, and where it is stored")]
 pub(super) async fn compare(
+    specs: &impl Objects,
     assets: &impl Objects,
     prepared: &Prepared,
     deployed: &Baseline,
@@ -196,9 +199,12 @@ pub(super) async fn compare(
     let manual_since = manual_since(desired, rollout, &good, of_spec);
     let approval = approval(site, &good, manual_since.as_ref(), of_spec);
     let policy = RolloutPolicy { approval, ..prepared.cluster.rollout.clone() };
-    let plan = slipway_plan::plan(deployed, &prepared.rendering, &policy)
-        .of_spec_with(of_spec)
-        .with_renewal(&renewal(prepared, deployed, now));
+    let plan = slipway_plan::plan(deployed, &prepared.rendering, &policy).of_spec_with(of_spec);
+    let mut renewal = renewal(prepared, deployed, now);
+    if plan.needs_approval() && plan.is_renewal() && !renewal.deadline.is_none() {
+        renewal = standing::limit(renewal, specs, assets, prepared, deployed, rollout, version, now).await?;
+    }
+    let plan = plan.with_renewal(&renewal);
     let unchanged = match rollout.active() {
         Some(active) => active.target == plan.to,
         None => plan.is_empty() && !rollout.looks_again(version),
@@ -310,7 +316,7 @@ pub(super) fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) 
         true => BTreeMap::new(),
         false => by_strategy(cluster, manifest, &before),
     };
-    RenewalPlan { replaced, deadline }
+    RenewalPlan { replaced, deadline, of_another_spec: false }
 }
 
 /// Stores templates, configurations, add-ons, release and plan. All are named by their content, so this may be repeated.

@@ -5,22 +5,17 @@
 //! release that runs is planned once more with nothing changed but the credentials of etcd and the controllers, made for the spec that was
 //! rolled out last. The plan that waits is set aside, and desired again when the renewal is over.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use slipway_core::event::{Event, PlanReference};
 use slipway_core::keys;
-use slipway_core::release::Rendering;
-use slipway_core::role::Role;
 use slipway_core::status::Desired;
-use slipway_plan::{Baseline, Plan};
-use slipway_ports::Objects as _;
+use slipway_plan::Plan;
 use slipway_render::lock::Lock;
 use slipway_rollout::Rollout;
 
 use super::publish::{has_credentials, renewal, store_rendering};
-use super::{Prepared, RenderWorld};
-use crate::credentials::{self, Given, Imported, Known};
+use super::{Prepared, RenderWorld, standing};
+use crate::credentials::{self, Given, Imported};
 use crate::error::FlowResult;
 use crate::launch::{baseline, plan_ready, recall};
 use crate::ports::Bus as _;
@@ -66,34 +61,14 @@ pub(super) async fn renew_what_runs(
         return Ok(());
     };
     let lock = store::load::<Lock>(ports.assets, &keys::release_lock(cluster, &good.target)).await?.value;
-    let text = ports.specs.get_version(&keys::spec(cluster), &good.spec_version).await?;
-    let (Some(lock), Some(text)) = (lock, text) else { return Ok(()) };
-    let spec = match slipway_spec::parse(&text.bytes, None) {
-        Ok(accepted) => accepted.cluster,
-        Err(findings) => {
-            let why = findings.first().map(ToString::to_string).unwrap_or_default();
-            tracing::warn!(
-                cluster,
-                why,
-                "the spec that runs is not accepted any more, so nothing is renewed"
-            );
-            return Ok(());
-        }
-    };
+    let spec = standing::spec(ports.specs, cluster, &good.spec_version).await?;
+    let (Some(lock), Some(spec)) = (lock, spec) else { return Ok(()) };
     let deployed = baseline(ports.assets, &rollout).await?;
-    let Some(runs) = stands(&deployed) else { return Ok(()) };
-    let known =
-        runs.roles.iter().map(|(role, node)| (role.clone(), [node.credentials_digest.clone()].into()));
-    let (known, imported): (Known, _) = (known.collect(), Imported::new());
+    let Some(runs) = deployed.runs() else { return Ok(()) };
+    let (known, imported) = (standing::known(&deployed), Imported::new());
     let given = Given { known: &known, imported: &imported };
     let made = credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &spec, &given, now).await?;
-    let renews = |role: &Role| matches!(role, Role::Etcd(_) | Role::Controller);
-    let digests: BTreeMap<Role, String> = made
-        .digests
-        .iter()
-        .filter(|(role, _)| renews(role))
-        .map(|(role, digest)| (role.clone(), digest.clone()))
-        .collect();
+    let digests = standing::of_control(&made.digests);
     let prepared = Prepared {
         cluster: spec,
         text_sha256: String::new(),
@@ -106,14 +81,18 @@ pub(super) async fn renew_what_runs(
         .of_spec_with(before.approval_of_spec())
         .with_renewal(&renewal(&prepared, &deployed, now));
     let stored = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
-    let Some(desired) = stored.value.clone().filter(|desired| desired.target != plan.to) else {
-        return Ok(());
-    };
-    // A plan that was rolled out, is spent, or cannot be executed has nothing to wait for.
+    let Some(desired) = stored.value.clone() else { return Ok(()) };
     let newest = store::load::<Plan>(ports.assets, &keys::plan(cluster, &desired.plan)).await?.value;
+    let held_up = newest.as_ref().and_then(|newest| HeldUp::by(newest, now));
+    // The newest upload may bring nothing else either, and only have to wait because nobody has approved it.
+    if desired.target == plan.to && held_up != Some(HeldUp::Unapproved) {
+        return Ok(());
+    }
+    // A plan that was rolled out, is spent, or cannot be executed has nothing to wait for.
     let waits = desired.plan != good.plan
         && !rollout.is_spent(&desired)
-        && newest.is_some_and(|newest| HeldUp::by(&newest, now) != Some(HeldUp::NotExecutable));
+        && newest.is_some()
+        && held_up != Some(HeldUp::NotExecutable);
     let wish = match waits {
         true => desired.after(&good.spec_version, &plan.id, &plan.to),
         false => desired.replaced_by(&good.spec_version, &plan.id, &plan.to),
@@ -134,12 +113,4 @@ pub(super) async fn renew_what_runs(
         ports.bus.publish(&[Event::RolloutRequested(reference)]).await?;
     }
     has_credentials(ports.assets, &prepared).await
-}
-
-/// What runs and belongs to the cluster.
-fn stands(deployed: &Baseline) -> Option<Rendering> {
-    let mut runs = deployed.rendering.clone()?;
-    runs.stacks.retain(|stack| !deployed.orphaned.contains(&stack.name));
-    runs.roles.retain(|_, node| !deployed.orphaned.contains(&node.stack));
-    Some(runs)
 }

@@ -45,6 +45,8 @@ fn parameters(cluster: &Cluster) -> BTreeSet<String> {
         hosted_zones: Vec::new(),
         private_domains: vec!["internal".to_owned()],
         managed_policy_arns: Vec::new(),
+        cluster_key_arns: Some(Vec::new()),
+        instance_role_arns: Some(Vec::new()),
         approval: Approval::Auto,
         boundaries: Boundaries { own: "own".to_owned(), with_managed_policies: None },
     };
@@ -60,11 +62,6 @@ fn parameters(cluster: &Cluster) -> BTreeSet<String> {
         let words = objection.help.split([' ', ',', ';', '`']);
         let named = words.filter_map(|word| word.split_once('=')).map(|(name, _)| name.to_owned());
         found.extend(named.filter(|name| name.starts_with(|first: char| first.is_ascii_uppercase())));
-    }
-    let of_pools = cluster.pools.iter().map(|pool| &pool.iam);
-    let roles = [&cluster.controller.iam, &cluster.etcd.iam].into_iter().chain(of_pools);
-    if roles.into_iter().any(|iam| iam.instance_profile_arn.is_some()) {
-        found.insert("InstanceRoleArns".to_owned());
     }
     found
 }

@@ -261,7 +261,7 @@ async fn p7_a_plan_that_is_made_anew_replaces_nobody_for_credentials_that_have_e
         let deadline = Deadline { ends: BTreeMap::from([(Role::Controller, ends)]), lead_s: 0 };
         let replaced_before = BTreeMap::from([(Role::Controller, "another authority".to_owned())]);
         let mut stale: Plan = shore.kept(&keys::plan("c", &desired.plan)).unwrap();
-        stale.renewal = RenewalPlan { replaced: replaced_before, deadline };
+        stale.renewal = RenewalPlan { replaced: replaced_before, deadline, ..RenewalPlan::default() };
         stale.id = "stale".to_owned();
         shore.keeps(&keys::plan("c", &stale.id), &stale);
         desired.plan.clone_from(&stale.id);

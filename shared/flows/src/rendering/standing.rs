@@ -1,0 +1,128 @@
+//! The spec that was rolled out last, which says what may begin without a person's approval.
+//!
+//! An uploader decides what is in a spec, and so how soon its renewals are urgent and which names its certificates have. As long as nobody has
+//! approved that, the spec that a person approved decides.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use slipway_core::cluster::Cluster;
+use slipway_core::deadline::{self, Roll};
+use slipway_core::keys;
+use slipway_core::role::Role;
+use slipway_plan::{Baseline, Plan, RenewalPlan};
+use slipway_ports::Objects;
+use slipway_rollout::Rollout;
+
+use super::Prepared;
+use crate::credentials::{self, Given, Imported, Known};
+use crate::error::FlowResult;
+use crate::store;
+
+/// That version of a cluster's spec. `None`: it is gone, or is not accepted any more.
+pub(super) async fn spec(specs: &impl Objects, cluster: &str, version: &str) -> FlowResult<Option<Cluster>> {
+    let Some(text) = specs.get_version(&keys::spec(cluster), version).await? else { return Ok(None) };
+    match slipway_spec::parse(&text.bytes, None) {
+        Ok(accepted) => Ok(Some(accepted.cluster)),
+        Err(findings) => {
+            let why = findings.first().map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(cluster, why, "the spec that runs is not accepted any more");
+            Ok(None)
+        }
+    }
+}
+
+/// The bundles that the nodes of etcd and the controllers have, or would have.
+pub(super) fn of_control(digests: &BTreeMap<Role, String>) -> BTreeMap<Role, String> {
+    let renews = |role: &Role| matches!(role, Role::Etcd(_) | Role::Controller);
+    let digests = digests.iter().filter(|(role, _)| renews(role));
+    digests.map(|(role, digest)| (role.clone(), digest.clone())).collect()
+}
+
+/// The bundles of what runs.
+pub(super) fn known(deployed: &Baseline) -> Known {
+    let roles = deployed.runs().map(|runs| runs.roles).unwrap_or_default();
+    roles.into_iter().map(|(role, node)| (role, [node.credentials_digest].into())).collect()
+}
+
+/// Limits `renewal`, of the upload `version`, to what the spec that was rolled out last would have of it. It is asked for a plan that would begin
+/// without the approval that its policy asks for.
+pub(super) async fn limit(
+    renewal: RenewalPlan,
+    specs: &impl Objects,
+    assets: &impl Objects,
+    prepared: &Prepared,
+    deployed: &Baseline,
+    rollout: &Rollout,
+    version: &str,
+    now: jiff::Timestamp,
+) -> FlowResult<RenewalPlan> {
+    let cluster = &prepared.cluster;
+    let (Some(own), Some(roll)) = (deadline::lead(cluster), Roll::for_cluster(cluster)) else {
+        return Ok(renewal);
+    };
+    let approved = approved_lead(specs, assets, cluster, rollout, version).await?;
+    // Never shorter than the slowest roll, so that it ends in time (P7).
+    let lead = own.min(approved).max(roll.lead(0));
+    let mut renewal = renewal;
+    renewal.deadline.lead_s = lead.as_secs();
+    renewal.of_another_spec =
+        !has_the_credentials(specs, assets, prepared, deployed, rollout, version, now).await?;
+    Ok(renewal)
+}
+
+/// The lead that the newest spec has which a person approved or did not have to.
+async fn approved_lead(
+    specs: &impl Objects,
+    assets: &impl Objects,
+    cluster: &Cluster,
+    rollout: &Rollout,
+    version: &str,
+) -> FlowResult<SignedDuration> {
+    for good in &rollout.good {
+        let key = keys::plan(&cluster.name, &good.plan);
+        let Some(plan) = store::load::<Plan>(assets, &key).await?.value else { continue };
+        if good.approved || !plan.needs_approval() {
+            let lead = match good.spec_version == version {
+                true => deadline::lead(cluster),
+                false => {
+                    spec(specs, &cluster.name, &good.spec_version).await?.as_ref().and_then(deadline::lead)
+                }
+            };
+            return Ok(lead.unwrap_or_default());
+        }
+        // It was limited itself.
+        if !plan.renewal.deadline.is_none() {
+            return Ok(SignedDuration::from_secs(plan.renewal.deadline.lead_s));
+        }
+    }
+    Ok(SignedDuration::ZERO)
+}
+
+/// Whether the spec that was rolled out last would give etcd and the controllers the same credentials. They differ if other names are in them. If
+/// that spec cannot be read any more, which no upload brings about, nothing could be renewed by it, so the upload's are taken (P7).
+async fn has_the_credentials(
+    specs: &impl Objects,
+    assets: &impl Objects,
+    prepared: &Prepared,
+    deployed: &Baseline,
+    rollout: &Rollout,
+    version: &str,
+    now: jiff::Timestamp,
+) -> FlowResult<bool> {
+    let last = rollout.last.as_ref().map(|last| last.spec_version.as_str());
+    let good = rollout.good.first().map(|good| good.spec_version.as_str());
+    // The last rollout may have failed. It had begun, so this had been decided.
+    if [last, good].contains(&Some(version)) {
+        return Ok(true);
+    }
+    let Some(good) = good else { return Ok(true) };
+    let Some(runs) = spec(specs, &prepared.cluster.name, good).await? else { return Ok(true) };
+    let (known, imported) = (known(deployed), Imported::new());
+    let given = Given { known: &known, imported: &imported };
+    match credentials::foresee(assets, &runs, &given, now).await {
+        Ok(foreseen) => Ok(of_control(&foreseen.digests) == of_control(&prepared.credentials.digests)),
+        Err(error) if error.is_transient() => Err(error),
+        Err(_) => Ok(false),
+    }
+}
