@@ -22,7 +22,7 @@ use std::path::Path;
 use clap::Subcommand;
 use serde::Serialize;
 use serde_json::Value;
-use slipway_core::node::{Answer, RestoreStage};
+use slipway_core::node::{ANY, Answer, RestoreStage, is_sha256};
 
 use crate::aws::Endpoints;
 use crate::failure::AgentResult;
@@ -63,6 +63,9 @@ pub enum Verb {
         /// By how much revisions are raised: the same on all members, and after an earlier restore more than then
         #[arg(long, value_name = "REVISIONS", default_value_t = 1_000_000_000)]
         bump: u64,
+        /// SHA-256 of the database that the snapshot must hold; `any`: whatever it holds, if nothing speaks against it
+        #[arg(long, value_name = "HEX", value_parser = sha256, default_value = ANY)]
+        sha256: String,
         /// `verify`: download, verify and unpack the snapshot, then delete what was unpacked; `prepare`: the same, but keep it; `whole`:
         /// replace the data, too; `discard`: delete what `prepare` kept
         #[arg(long, value_parser = stage, default_value = RestoreStage::Whole.word())]
@@ -90,9 +93,10 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentRes
         Verb::Health => Ok(answer(health::health(&local).await?)),
         Verb::Snapshot { scheduled: false } => Ok(answer(snapshot::snapshot(&local, endpoints).await?)),
         Verb::Snapshot { scheduled: true } => Ok(json(&scheduled::run(&local, endpoints).await?)),
-        Verb::Restore { snapshot, token, initial_cluster, bump, stage } => {
+        Verb::Restore { snapshot, token, initial_cluster, bump, sha256, stage } => {
             let token = Some(token).filter(|token| token != AUTO);
-            let request = Request { snapshot, token, members: initial_cluster, bump, stage };
+            let sha256 = Some(sha256).filter(|sha256| sha256 != ANY);
+            let request = Request { snapshot, token, members: initial_cluster, bump, sha256, stage };
             Ok(answer(restore::restore(&local, endpoints, &System, &request).await?))
         }
         Verb::Join => Ok(json(&join::join(&local).await?)),
@@ -123,6 +127,11 @@ fn time(text: &str) -> Result<String, String> {
             _ => byte.is_ascii_digit(),
         });
     if fits { Ok(text.to_owned()) } else { Err("a snapshot's time looks like 20261121T204500Z".to_owned()) }
+}
+
+fn sha256(text: &str) -> Result<String, String> {
+    let fits = text == ANY || is_sha256(text);
+    if fits { Ok(text.to_owned()) } else { Err("a SHA-256 has 64 hexadecimal digits".to_owned()) }
 }
 
 /// `etcd-4`.

@@ -45,6 +45,17 @@ pub(crate) async fn open_own(aws: &Aws, node: &NodeFile, copy: &[u8]) -> AgentRe
     }
 }
 
+/// Whether this node's own credentials are sealed under that key, too: its copy, or the stored object, if the cluster has moved to another key.
+pub(crate) async fn is_own_key(root: &Path, aws: &Aws, node: &NodeFile, key: &str) -> AgentResult<bool> {
+    let sealed_under = |sealed: &[u8]| {
+        AwsLc.sealings(sealed).is_ok_and(|all| all.iter().any(|sealing| sealing.wrapped_by == key))
+    };
+    if files::read(&below(root, SEALED))?.is_some_and(|copy| sealed_under(&copy)) {
+        return Ok(true);
+    }
+    Ok(fetch(aws, node, &node.credentials).await.is_ok_and(|stored| sealed_under(&stored)))
+}
+
 /// A new data key under the KMS key that the node's role may use: the cluster's own, or the installation's. It is among the keys that sealed
 /// this node's credentials, and usually sealed them last.
 pub(crate) async fn data_key(

@@ -32,6 +32,7 @@ fn next(verb: &Verb) -> Option<Verb> {
             token: String::new(),
             members: BTreeMap::new(),
             bump: 1_000_000_000,
+            sha256: None,
             stage: RestoreStage::Whole,
         },
         Verb::EtcdRestore { .. } => Verb::EtcdDefragment,

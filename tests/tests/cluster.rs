@@ -117,8 +117,8 @@ async fn serves(launch: &Launch) {
     forward.kill().await.unwrap();
 }
 
-/// On a machine: how many lines its private keys have, and how many lines of its journal, its logs and of what its processes were started
-/// with have one of these.
+/// On a machine: how many lines its private keys have, and how many lines of its journal, its logs, of what its processes were started with, and of
+/// what lies in folders for temporary files have one of these.
 const KEYS_IN_LOGS: &str = r#"
 keys=$(mktemp -p /dev/shm)
 grep -rlsI 'PRIVATE KEY' /etc /var/lib | xargs -r cat | grep -v -- '-----' | awk 'length >= 40' | sort -u > "$keys"
@@ -126,6 +126,7 @@ wc -l < "$keys"
 {
     journalctl --no-pager --output=cat
     find /var/log -type f -exec cat {} +
+    find /tmp /root /run -xdev -type f -size -64M -exec cat {} + 2>/dev/null
     cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n'
 } | grep --text -cFf "$keys"
 rm "$keys"

@@ -23,7 +23,7 @@ const DOCUMENTS: [(&str, &str); 13] = [
     ("Slipway-EtcdRemove", "etcd remove --member etcd-4"),
     (
         "Slipway-EtcdRestore",
-        "etcd restore --snapshot 20261121T204500Z --token auto --initial-cluster founders --bump 1000000000 --stage whole",
+        "etcd restore --snapshot 20261121T204500Z --token auto --initial-cluster founders --bump 1000000000 --sha256 any --stage whole",
     ),
     ("Slipway-EtcdRetire", "etcd retire"),
     ("Slipway-EtcdSnapshot", "etcd snapshot"),
@@ -38,7 +38,7 @@ const DOCUMENTS: [(&str, &str); 13] = [
 ];
 
 /// Valid values of each parameter; the first is the one in [`DOCUMENTS`].
-const GOOD: [(&str, &[&str]); 14] = [
+const GOOD: [(&str, &[&str]); 15] = [
     ("Node", &["i-0abc123def4567890", "ip-10-0-1-2.eu-west-1.compute.internal", "a"]),
     ("For", &["600", "1", "799"]),
     ("Unit", &["all", "agent", "kubelet", "containerd", "etcd"]),
@@ -55,6 +55,7 @@ const GOOD: [(&str, &[&str]); 14] = [
         ],
     ),
     ("Bump", &["1000000000", "1", "176418390000000000"]),
+    ("Sha256", &["any", "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f"]),
     ("Stage", &["whole", "prepare", "verify", "discard"]),
     ("ForceAfter", &["never", "3600", "172800"]),
     ("Restart", &["never", "allowed"]),
@@ -223,6 +224,7 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
                 .map(|name| (name.to_owned(), format!("https://{name}.production.etcd.internal:2380")))
                 .into(),
             bump: u64::from(u32::MAX) << 24,
+            sha256: Some("0f".repeat(32)),
             stage: RestoreStage::Prepare,
         },
         Verb::EtcdDefragment,

@@ -11,7 +11,8 @@ use super::endpoints::Service;
 use super::error::port_error;
 use super::{Aws, Body, Call};
 
-/// Data keys with the node's role: it may decrypt what was sealed for it, and generate keys only under the key in `own`.
+/// Data keys with the node's role: it may decrypt what was sealed for it. If `own` names a key, data keys are generated and unwrapped under this
+/// one alone.
 #[derive(Debug, Clone)]
 pub struct NodeKeys {
     aws: Aws,
@@ -19,7 +20,7 @@ pub struct NodeKeys {
 }
 
 impl Aws {
-    /// KMS. `own` is the ARN of the key under which new data keys are generated, if any are.
+    /// KMS. `own` is the ARN of the only key that is used. `None`: nothing is generated, and KMS finds the key that wrapped a data key.
     #[must_use]
     pub fn keys(&self, own: Option<String>) -> NodeKeys {
         NodeKeys { aws: self.clone(), own }
@@ -99,7 +100,11 @@ impl Keys for NodeKeys {
 
     async fn unwrap(&self, wrapped: &[u8], context: &Context) -> PortResult<Secret> {
         let subject = format!("the data key of {context:?}");
-        let request = json!({ "CiphertextBlob": STANDARD.encode(wrapped), "EncryptionContext": context });
+        let mut request = json!({ "CiphertextBlob": STANDARD.encode(wrapped), "EncryptionContext": context });
+        // "AWS KMS throws an IncorrectKeyException" if another one wrapped it (Decrypt, KMS API reference).
+        if let Some(own) = &self.own {
+            request["KeyId"] = json!(own);
+        }
         Ok(self.call("kms:Decrypt", &subject, &request).await?.plain)
     }
 }

@@ -154,14 +154,24 @@ impl BucketOfAssets {
         }
     }
 
-    /// Whether the object has that mark. `HeadObject` needs `s3:GetObject`.
+    /// Whether the object has that mark. If not, another upload is under way, or was broken off.
     async fn has_mark(&self, key: &str, mark: &str) -> PortResult<bool> {
+        let head = self.head(key).await?;
+        Ok(head.is_some_and(|response| response.headers().get(MARK).is_some_and(|kept| kept == mark)))
+    }
+
+    /// Whether there is an object that this node may read.
+    pub async fn exists(&self, key: &str) -> PortResult<bool> {
+        Ok(self.head(key).await?.is_some())
+    }
+
+    /// `HeadObject`, which needs `s3:GetObject`. A node may not list the bucket, so S3 denies it an object that does not exist.
+    async fn head(&self, key: &str) -> PortResult<Option<Response>> {
         let subject = self.subject(key);
         let call = Call { method: Method::HEAD, ..self.reading(&subject, key) };
         match self.aws.send(&call).await {
-            Ok(response) => Ok(response.headers().get(MARK).is_some_and(|kept| kept == mark)),
-            // Another upload is under way, or was broken off.
-            Err(error) if matches!(error.kind, ErrorKind::Missing | ErrorKind::Denied) => Ok(false),
+            Ok(response) => Ok(Some(response)),
+            Err(error) if matches!(error.kind, ErrorKind::Missing | ErrorKind::Denied) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -5,7 +5,7 @@
 //! aside and never deleted. The verb can be killed at any point and run again.
 //!
 //! **Revisions only go up.** Clients compare them, so those after a restore must be larger than any that they have seen. They are raised by
-//! `--bump`, which has to be larger with each restore (etcd.io, "Restoring with revision bump"; kubernetes 107457).
+//! `--bump`, which must be larger with each restore (etcd.io, "Restoring with revision bump"; kubernetes 107457).
 //!
 //! **A token names one restore.** Members of two clusters with the same token would accept each other although their histories
 //! differ, so a member never uses a token twice, nor that of its founding.
@@ -29,14 +29,14 @@ use super::checker::Checker;
 use super::defragment::room;
 use super::local_member::LocalMember;
 use super::scheduled::schedule;
-use super::snapshot::{Draft, download_any, open};
+use super::snapshot::{Draft, Opened, download_any, open};
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::apply::UNITS;
 use crate::machine::commands::Commands;
 use crate::machine::files::{self, Owner};
-use crate::{node_files, software};
+use crate::{node_files, sealed_bundle, software};
 
 /// etcdutl, which etcd's releases have since 3.5; etcdctl until 3.5.
 const RESTORERS: [&str; 2] = ["etcdutl", "etcdctl"];
@@ -56,6 +56,8 @@ pub struct Request {
     pub members: BTreeMap<String, String>,
     /// By how much revisions are raised.
     pub bump: u64,
+    /// SHA-256 of the database that the snapshot must hold. `None`: any, if there are no doubts.
+    pub sha256: Option<String>,
     pub stage: RestoreStage,
 }
 
@@ -76,6 +78,7 @@ pub async fn restore(
             && found.token == token
             && found.initial_cluster == members
             && found.bump.is_none_or(|bump| bump == request.bump)
+            && request.sha256.as_ref().is_none_or(|sha256| *sha256 == found.sha256)
     };
     // Two restores, or a snapshot, would disturb each other.
     let draft = Draft::after_a_scheduled_one(&local.root).await?;
@@ -112,6 +115,7 @@ pub async fn restore(
     if token == local.config.etcd.initial_cluster_token {
         return Err(token_used(&token, "the cluster was founded with it"));
     }
+    let raised = before.as_ref().and_then(raised);
     let tokens_before = before.map_or_else(Vec::new, |mut mark| {
         mark.tokens_before.push(mark.token);
         mark.tokens_before
@@ -119,13 +123,14 @@ pub async fn restore(
     if tokens_before.contains(&token) {
         return Err(token_used(&token, "a restore before this one on this member had it"));
     }
+    must_raise_more(raised, request.bump, &mark)?;
     // Data that an earlier run has completed are reused.
     let made = match read(&work.join(MARK))?.filter(same).filter(|_| work.join("data").exists()) {
         Some(done) => Ok(done),
         None => {
             let mark = RestoreMark::of(request.snapshot.clone(), token, members);
             let mark = RestoreMark { bump: Some(request.bump), tokens_before, ..mark };
-            make(local, endpoints, &node, &draft, mark).await
+            make(local, endpoints, &node, &draft, mark, request.sha256.as_deref()).await
         }
     };
     // etcd runs on, and needs the room.
@@ -146,13 +151,72 @@ fn unchanged(mark: RestoreMark) -> Restored {
     Restored { changed: false, mark, kept_aside: None, etcd: RestoredEtcd::Unchanged, reason: None }
 }
 
-/// Prepares the data beside the current ones.
+/// By how much the restore of that mark raised revisions, if it did.
+fn raised(mark: &RestoreMark) -> Option<u64> {
+    /// Of agents that did not note it.
+    const ALWAYS: u64 = 1_000_000_000;
+    mark.bumped.then(|| mark.bump.unwrap_or(ALWAYS))
+}
+
+/// Fails unless revisions are raised by more than the last restore of this member raised them: they would go backwards.
+fn must_raise_more(before: Option<u64>, bump: u64, mark: &Path) -> AgentResult<()> {
+    let Some(before) = before.filter(|before| *before >= bump) else { return Ok(()) };
+    Err(AgentError::lasting(
+        FailureCode::RestoreBump,
+        format!(
+            "revisions would be raised by {bump}, and the last restore of this member raised them by {before}: clients would take what is restored for \
+             what they know"
+        ),
+        format!(
+            "see that the clock of the computer that orders it is right, or give all members the same larger --bump; if there is none, stop all API servers and \
+             delete {} on each member; nothing was changed",
+            mark.display()
+        ),
+    ))
+}
+
+/// What speaks against a snapshot that could be opened: its name is all that says which one it is, and a key of the cluster who sealed it.
+async fn doubts<W>(
+    local: &LocalMember,
+    aws: &Aws,
+    node: &NodeFile,
+    opened: &Opened<W>,
+) -> AgentResult<Vec<String>> {
+    let mut doubts = Vec::new();
+    if !opened.has_name {
+        doubts.push("an agent of before sealed it, so it may be a copy of an earlier snapshot".to_owned());
+    }
+    if !sealed_bundle::is_own_key(&local.root, aws, node, &opened.sealed_under).await? {
+        let key: String = opened.sealed_under.chars().take(200).collect();
+        doubts.push(format!("it is sealed under {key}, and this member's credentials are not"));
+    }
+    Ok(doubts)
+}
+
+/// Fails if the snapshot does not hold what it must, or if nobody has said what that is and there are doubts.
+fn must_be_wanted(mark: &RestoreMark, key: &str, wanted: Option<&str>) -> AgentResult<()> {
+    let problem = match wanted {
+        Some(wanted) if wanted == mark.sha256 => return Ok(()),
+        Some(wanted) => format!("{key} holds a database with the SHA-256 {}, and not {wanted}", mark.sha256),
+        None if mark.doubts.is_empty() => return Ok(()),
+        None => format!("{key} may be another snapshot: {}", mark.doubts.join("; ")),
+    };
+    Err(AgentError::lasting(
+        FailureCode::RestoreOther,
+        problem,
+        "give --sha256 with the SHA-256 that a log you trust names for it (that of the member that took it: `slipway logs etcd-N --unit agent`), or restore from \
+         another snapshot; nothing was changed",
+    ))
+}
+
+/// Prepares the data beside the current ones. `wanted`: the SHA-256 that they must have.
 async fn make(
     local: &LocalMember,
     endpoints: &Endpoints,
     node: &NodeFile,
     draft: &Draft,
     mut mark: RestoreMark,
+    wanted: Option<&str>,
 ) -> AgentResult<RestoreMark> {
     let (data, work) = (local.data(), volume(local).join(WORK));
     let aws = Aws::new(endpoints, &node.region)?;
@@ -168,8 +232,9 @@ async fn make(
     made.map_err(|error| failed(&work, &error))?;
     let plain = work.join("snapshot.db");
     let to = CheckedFile { file: BufWriter::new(create(&plain)?), checker: Checker::default() };
-    let opened = open(&aws, node, draft, to).await?;
-    let whole = opened.checker.finish().map_err(|why| {
+    let opened = open(&aws, node, draft, &key, to).await?;
+    mark.doubts = doubts(local, &aws, node, &opened).await?;
+    let whole = opened.text.checker.finish().map_err(|why| {
         AgentError::lasting(
             FailureCode::RestoreDamaged,
             format!("s3://{}/{key} is not a complete snapshot: {why}", node.asset_bucket),
@@ -177,6 +242,7 @@ async fn make(
         )
     })?;
     mark.sha256 = whole.sha256;
+    must_be_wanted(&mark, &key, wanted)?;
     let made = work.join("making");
     mark.bumped = run_restore_tool(local, &tool, &plain, &mark, &made).await?;
     fs::remove_file(&plain).map_err(|error| failed(&plain, &error))?;

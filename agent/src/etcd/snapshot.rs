@@ -59,6 +59,8 @@ pub(super) enum Place {
 }
 
 impl Place {
+    const ALL: [Self; 2] = [Self::Ordered, Self::Scheduled];
+
     pub(super) fn key(self, cluster: &str, time: &str) -> String {
         match self {
             Self::Ordered => keys::etcd_snapshot(cluster, time),
@@ -93,24 +95,24 @@ pub(super) async fn take(
 
     let context = context(&node.cluster);
     let data_key = sealed_bundle::data_key(&local.root, aws, node, &context).await?;
+    let mut tries = 0..NAMES_AT_MOST;
+    // It is sealed with its name, so one whose name was taken meanwhile is taken anew.
+    let (time, key, whole) = loop {
+        let (time, key) = unused_name(aws, node, place, &mut tries).await?;
+        let sealer = Sealer::new(&data_key, &context, &key, BufWriter::new(draft.create()?))?;
+        let (whole, sealer) = stream(&own, sealer).await?;
+        let file = sealer.finish()?.into_inner().map_err(|error| unwritable(&draft.path, error.error()))?;
+        file.sync_all().map_err(|error| unwritable(&draft.path, &error))?;
+        must_fit(file.metadata().map_err(|error| unwritable(&draft.path, &error))?.len())?;
+        if aws.bucket(&node.asset_bucket).upload_new(&key, &draft.path).await? {
+            break (time, key, whole);
+        }
+    };
     let arn = data_key.wrapped_by.clone();
-    let sealer = Sealer::new(&data_key, &context, BufWriter::new(draft.create()?))?;
-    let (whole, sealer) = stream(&own, sealer).await?;
-    let file = sealer.finish()?.into_inner().map_err(|error| unwritable(&draft.path, error.error()))?;
-    file.sync_all().map_err(|error| unwritable(&draft.path, &error))?;
-    let length = file.metadata().map_err(|error| unwritable(&draft.path, &error))?.len();
-    if length > SIZE_AT_MOST {
-        return Err(AgentError::lasting(
-            FailureCode::SnapshotSize,
-            format!("the sealed snapshot has {length} bytes, and S3 takes {SIZE_AT_MOST} at once"),
-            "compact and defragment etcd (`etcdctl defrag`), or delete objects that nobody needs; nothing was uploaded",
-        ));
-    }
     drop(data_key);
 
-    let (time, key) = upload(aws, node, draft, place).await?;
     download(aws, node, &key, draft).await?;
-    let back = open(aws, node, draft, Checker::default()).await?.finish();
+    let back = open(aws, node, draft, &key, Checker::default()).await?.text.finish();
     if back.as_ref() != Ok(&whole) {
         return Err(AgentError::passing(
             FailureCode::SnapshotReadBack,
@@ -153,16 +155,38 @@ async fn refuse_corrupt(own: &Endpoint) -> AgentResult<()> {
     ))
 }
 
-/// Uploads it under an unused key; returns its time and the key.
-async fn upload(aws: &Aws, node: &NodeFile, draft: &Draft, place: Place) -> AgentResult<(String, String)> {
+fn must_fit(length: u64) -> AgentResult<()> {
+    if length <= SIZE_AT_MOST {
+        return Ok(());
+    }
+    Err(AgentError::lasting(
+        FailureCode::SnapshotSize,
+        format!("the sealed snapshot has {length} bytes, and S3 takes {SIZE_AT_MOST} at once"),
+        "compact and defragment etcd (`etcdctl defrag`), or delete objects that nobody needs; nothing was uploaded",
+    ))
+}
+
+/// A time that no snapshot has, wherever it lies, and the key of a snapshot with it. It tries as often as `tries` allows.
+async fn unused_name(
+    aws: &Aws,
+    node: &NodeFile,
+    place: Place,
+    tries: &mut std::ops::Range<u32>,
+) -> AgentResult<(String, String)> {
     let bucket = aws.bucket(&node.asset_bucket);
-    for _ in 0..NAMES_AT_MOST {
+    for number in tries {
+        if number > 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
         let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-        let key = place.key(&node.cluster, &time);
-        if bucket.upload_new(&key, &draft.path).await? {
+        let mut is_used = false;
+        for any in Place::ALL {
+            is_used |= bucket.exists(&any.key(&node.cluster, &time)).await?;
+        }
+        if !is_used {
+            let key = place.key(&node.cluster, &time);
             return Ok((time, key));
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
     }
     Err(AgentError::passing(
         FailureCode::SnapshotNames,
@@ -225,16 +249,25 @@ async fn download(aws: &Aws, node: &NodeFile, key: &str, draft: &Draft) -> Agent
     Ok(())
 }
 
-/// Downloads the sealed snapshot of that time into `draft`, wherever it lies. Returns its key.
+/// Downloads the sealed snapshot of that time into `draft`, wherever it lies. Returns its key. If one lies in each folder, neither is chosen:
+/// whoever has taken over a member, or may write into the bucket, can put a false one beside a good one.
 pub(super) async fn download_any(
     aws: &Aws,
     node: &NodeFile,
     time: &str,
     draft: &Draft,
 ) -> AgentResult<String> {
+    let bucket = aws.bucket(&node.asset_bucket);
+    let keys = Place::ALL.map(|place| place.key(&node.cluster, time));
+    if bucket.exists(&keys[0]).await? && bucket.exists(&keys[1]).await? {
+        return Err(AgentError::lasting(
+            FailureCode::RestoreTwins,
+            format!("two snapshots have the time {time}: {} in {}", keys.join(" and "), node.asset_bucket),
+            "restore from another snapshot; or find out which of the two is true (the log of the member that took it names its key and SHA-256: `slipway logs etcd-N --unit agent`), delete the other one, and run this again; nothing was changed",
+        ));
+    }
     let mut refused = Vec::new();
-    for place in [Place::Ordered, Place::Scheduled] {
-        let key = place.key(&node.cluster, time);
+    for key in keys {
         match download(aws, node, &key, draft).await {
             Ok(()) => return Ok(key),
             // A node may not list the bucket, so S3 denies it an object that does not exist.
@@ -251,17 +284,37 @@ pub(super) async fn download_any(
     ))
 }
 
-/// Opens the sealed snapshot in `draft`, and writes its plain text to `to`.
+/// A snapshot that was opened.
+#[derive(Debug)]
+pub(super) struct Opened<W> {
+    pub(super) text: W,
+    /// The key that it was sealed under.
+    pub(super) sealed_under: String,
+    /// Whether it was sealed with the key of its object. Agents of before did not.
+    pub(super) has_name: bool,
+}
+
+/// Opens the sealed snapshot in `draft`, which lay at `key`, and writes its plain text to `to`.
 pub(super) async fn open<W: std::io::Write + Send + 'static>(
     aws: &Aws,
     node: &NodeFile,
     draft: &Draft,
+    key: &str,
     mut to: W,
-) -> AgentResult<W> {
+) -> AgentResult<Opened<W>> {
     let file = File::open(&draft.path).map_err(|error| unwritable(&draft.path, &error))?;
     let sealed = Sealed::read(BufReader::new(file))?;
+    if let Some(name) = sealed.name.as_deref().filter(|name| *name != key) {
+        let name: String = name.chars().take(200).collect();
+        return Err(AgentError::lasting(
+            FailureCode::RestoreOther,
+            format!("s3://{}/{key} is a copy of another snapshot, of {name}", node.asset_bucket),
+            "somebody copied it there: delete it, and restore from another snapshot; nothing was changed",
+        ));
+    }
+    let (sealed_under, has_name) = (sealed.wrapped_by.clone(), sealed.name.is_some());
     let context = context(&node.cluster);
-    let data_key = aws.keys(None).unwrap(&sealed.wrapped, &context).await?;
+    let data_key = aws.keys(Some(sealed_under.clone())).unwrap(&sealed.wrapped, &context).await?;
     let opening = tokio::task::spawn_blocking(move || sealed.open(&data_key, &context, &mut to).map(|()| to));
     let opened = opening.await.map_err(|error| {
         AgentError::lasting(
@@ -270,7 +323,7 @@ pub(super) async fn open<W: std::io::Write + Send + 'static>(
             "report this: it is a defect",
         )
     })?;
-    Ok(opened?)
+    Ok(Opened { text: opened?, sealed_under, has_name })
 }
 
 fn context(cluster: &str) -> Context {

@@ -9,17 +9,19 @@ use futures_util::future::try_join_all;
 use futures_util::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use slipway_core::node::{ClusterServes, EtcdHealth, RestoreStage, Restored, SnapshotTaken, Verb};
+use slipway_core::keys;
+use slipway_core::node::{ClusterServes, EtcdHealth, RestoreStage, Restored, SnapshotTaken, Verb, is_sha256};
 use slipway_core::role::Role;
 use slipway_flows::recovery;
+use slipway_ports::{Bounded, Objects as _};
 use tokio::time::sleep;
 
 use checks::{
-    Answers, about, bump, chosen, flat, must_be_members, must_be_prepared, must_be_restored, must_be_whole,
-    problems_of, result, words_of,
+    Answers, Wanted, about, bump, chosen, flat, must_be_members, must_be_prepared, must_be_restored,
+    must_be_wanted, must_be_whole, problems_of, result, wanted, words_of,
 };
 
-use super::snapshots::Snapshots;
+use super::snapshots::{Snapshot, Snapshots};
 use crate::Exit;
 use crate::cloud::{Cloud, CloudArgs};
 use crate::failure::CliError;
@@ -46,7 +48,8 @@ The IAM permissions for this are listed in docs/cli.md. docs/runbook.md says whe
 Examples:
   slipway restore latest --cluster prod
   slipway restore 20261121T204500Z --cluster prod
-  slipway restore latest --cluster prod --dry-run")]
+  slipway restore latest --cluster prod --dry-run
+  slipway restore 20261121T204500Z --cluster prod --sha256 \"$(cat sha256-of-the-log)\"")]
 pub(crate) struct Args {
     /// The time of the snapshot, as `slipway snapshots` lists it; `latest`: the newest verified one of the present etcd.
     snapshot: String,
@@ -59,6 +62,9 @@ pub(crate) struct Args {
     /// Also take a snapshot of which no member recorded that it can be read back.
     #[arg(long)]
     unverified: bool,
+    /// SHA-256 of the database that the snapshot must hold, from a log that you trust. Unless given, that of the record beside the snapshot counts.
+    #[arg(long, value_name = "HEX", value_parser = sha256)]
+    sha256: Option<String>,
     /// The API servers are stopped, as a restore needs where etcd is older than 3.5.10 or 3.4.27 and cannot raise revisions.
     #[arg(long)]
     api_servers_stopped: bool,
@@ -82,6 +88,7 @@ struct Plan<'c> {
     cloud: &'c Cloud,
     printer: &'c Printer,
     snapshot: String,
+    wanted: Wanted,
     /// When it began, in milliseconds: tokens are made of it.
     begun: i64,
     members: BTreeMap<Role, String>,
@@ -99,18 +106,20 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let earlier_until = cloud.known_rollout().await?.and_then(|rollout| rollout.etcd_gone_at);
     let snapshots = Snapshots::read(&cloud, earlier_until).await?;
     let snapshot = chosen(name, &snapshots, &args.snapshot, args.unverified)?;
+    let record = if args.sha256.is_none() { record(&cloud, snapshot).await? } else { None };
+    let wanted = wanted(name, snapshot, record.as_deref(), args.sha256.as_deref(), args.unverified)?;
     let members = members::one_each(name, members::machines(&cloud).await?)?;
     let peer_urls = recovery::peer_urls(cloud.assets(), name).await.map_err(in_cloud)?;
     must_be_whole(name, &members, &peer_urls)?;
     let (time, begun) = (snapshot.time.clone(), now.as_millisecond());
-    let plan = Plan { cloud: &cloud, printer, snapshot: time, begun, members, peer_urls };
+    let plan = Plan { cloud: &cloud, printer, snapshot: time, wanted, begun, members, peer_urls };
     if args.dry_run {
         plan.verify().await?;
         let machine = json!({ "ok": true, "cluster": name, "snapshot": plan.snapshot, "restored": false, "verified": true });
         printer.result("the snapshot can be restored; nothing was changed\n", &machine);
         return Ok(Exit::Done);
     }
-    printer.beside(&about(name, snapshot, &plan.members, now));
+    printer.beside(&about(name, snapshot, &plan.wanted, &plan.members, now));
     let help = format!("slipway restore {} --cluster {name} --yes", snapshot.time);
     if !args.yes && printer.answer("its name, to restore it: ", help)? != name {
         let machine = json!({ "ok": true, "cluster": name, "snapshot": plan.snapshot, "restored": false });
@@ -119,7 +128,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     }
     let undo = plan.saves_the_present().await?;
     let prepared = plan.send(RestoreStage::Prepare).await;
-    let may_go_on = match must_be_prepared(name, &prepared, args.api_servers_stopped) {
+    let judged = must_be_prepared(name, &prepared, args.api_servers_stopped)
+        .and_then(|()| must_be_wanted(name, &prepared, &plan.wanted));
+    let may_go_on = match judged {
         Ok(()) => members::must_be_at_rest(&cloud).await,
         refused => refused,
     };
@@ -137,6 +148,32 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let (text, machine) = result(name, &plan.snapshot, undo.as_deref(), &restored, &problems);
     printer.result(&text, &machine);
     Ok(if problems.is_empty() { Exit::Done } else { Exit::Findings })
+}
+
+#[cfg(test)]
+pub(super) fn chosen_of_prod<'s>(snapshots: &'s Snapshots, wanted: &str) -> Result<&'s Snapshot, CliError> {
+    chosen("prod", snapshots, wanted, false)
+}
+
+/// The record beside the snapshot, if there is one; nothing of what is no record, because it is too large.
+async fn record(cloud: &Cloud, snapshot: &Snapshot) -> Result<Option<Vec<u8>>, CliError> {
+    if !snapshot.verified {
+        return Ok(None);
+    }
+    const MOST_BYTES: u64 = 64 << 10;
+    let found = cloud.assets().get_at_most(&keys::snapshot_record(&snapshot.key), MOST_BYTES).await;
+    Ok(found.map_err(|error| in_cloud(error.into()))?.map(|found| match found {
+        Bounded::Read(object) => object.bytes,
+        Bounded::TooLarge { .. } => Vec::new(),
+    }))
+}
+
+fn sha256(text: &str) -> Result<String, String> {
+    if is_sha256(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a SHA-256 has 64 hexadecimal digits, in lower case".to_owned())
+    }
 }
 
 impl Plan<'_> {
@@ -164,6 +201,7 @@ impl Plan<'_> {
             token: format!("{}-{}-{}", self.cloud.cluster, self.snapshot, self.begun),
             members: self.peer_urls.clone(),
             bump: bump(self.begun),
+            sha256: self.wanted.sha256.clone(),
             stage,
         };
         let token = format!("{}-{}", self.token_of_commands(), stage.word());
@@ -181,7 +219,8 @@ impl Plan<'_> {
             answers.insert(role.clone(), (instance.clone(), answer));
         }
         // That the API servers run does not matter to a drill.
-        must_be_prepared(&self.cloud.cluster, &answers, true)
+        must_be_prepared(&self.cloud.cluster, &answers, true)?;
+        must_be_wanted(&self.cloud.cluster, &answers, &self.wanted)
     }
 
     /// Deletes what members have prepared, as far as they are reached.

@@ -43,16 +43,17 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         match members::answer::<SnapshotTaken>(&cloud, &instance, Verb::EtcdSnapshot, &token).await? {
             Ok(snapshot) => {
                 let text = format!(
-                    "{role} ({instance}) took the snapshot {} in {} s: {} bytes, revision {} or later\n{}\n",
+                    "{role} ({instance}) took the snapshot {} in {} s: {} bytes, revision {} or later\n{}\nSHA-256 of the database: {}\n",
                     plain(&snapshot.time),
                     snapshot.seconds,
                     snapshot.size,
                     snapshot.revision,
-                    plain(&snapshot.key)
+                    plain(&snapshot.key),
+                    plain(&snapshot.sha256)
                 );
                 let machine = json!({
                     "ok": true, "cluster": name, "role": role.to_string(), "instance": instance, "key": snapshot.key,
-                    "time": snapshot.time, "bytes": snapshot.size, "revision": snapshot.revision, "failed": failed,
+                    "time": snapshot.time, "sha256": snapshot.sha256, "bytes": snapshot.size, "revision": snapshot.revision, "failed": failed,
                 });
                 printer.result(&text, &machine);
                 return Ok(Exit::Done);

@@ -47,14 +47,24 @@ pub(crate) struct Args {
 pub(super) struct Snapshot {
     /// Its name for `slipway restore` and `etcd restore --snapshot`.
     pub(super) time: String,
-    key: String,
+    pub(super) key: String,
     kind: Kind,
     bytes: u64,
     pub(super) stored_at: Timestamp,
-    /// Whether the member recorded that it read the snapshot back. Agents without scheduled snapshots record nothing.
+    /// Whether there is a record of a member that read the snapshot back. Agents without scheduled snapshots record nothing. Whoever may write into
+    /// the bucket can write a record of a false snapshot.
     pub(super) verified: bool,
     /// Whether it is of an etcd of that name that was deleted.
     pub(super) of_earlier_etcd: bool,
+}
+
+#[cfg(test)]
+impl Snapshot {
+    /// A scheduled one of prod.
+    pub(super) fn scheduled(time: &str, stored_at: Timestamp) -> Self {
+        let (time, key) = (time.to_owned(), keys::scheduled_snapshot("prod", time));
+        Self { time, key, kind: Kind::Scheduled, bytes: 1, stored_at, verified: true, of_earlier_etcd: false }
+    }
 }
 
 /// Why a snapshot was taken.
@@ -112,9 +122,16 @@ impl Snapshots {
         self.newest().map(|newest| newest.stored_at)
     }
 
-    /// The snapshot of that time.
+    /// The snapshot of that time, one of [`Self::twins`] if there are two.
     pub(super) fn at(&self, time: &str) -> Option<&Snapshot> {
         self.listed.iter().find(|one| one.time == time)
+    }
+
+    /// The keys of all snapshots of that time, if there is more than one. Members give no snapshot a time that another has.
+    pub(super) fn twins(&self, time: &str) -> Vec<&str> {
+        let keys: Vec<&str> =
+            self.listed.iter().filter(|one| one.time == time).map(|one| one.key.as_str()).collect();
+        if keys.len() > 1 { keys } else { Vec::new() }
     }
 
     /// Whether not all could be listed.
@@ -201,6 +218,14 @@ fn page(name: &str, snapshots: &Snapshots, max_age: Option<u32>, now: Timestamp)
             "no verified snapshot of this etcd is younger than {hours} h: `slipway snapshot --cluster {name}` takes one, or says why it cannot"
         );
     }
+    let mut seen = BTreeSet::new();
+    for twin in snapshots.listed.iter().filter(|one| !seen.insert(one.time.as_str())) {
+        let _ = writeln!(
+            text,
+            "{} names two snapshots, and one may be false: `slipway restore` restores neither until one is deleted (docs/runbook.md)",
+            twin.time
+        );
+    }
     for folder in &snapshots.cut {
         let _ = writeln!(
             text,
@@ -254,6 +279,34 @@ mod tests {
     fn a_snapshot_that_nobody_read_back_is_not_young_enough() {
         assert!(shown(vec![stored(1, false, false), stored(30, true, false)], Some(24)).1);
         assert!(!shown(vec![stored(1, false, false), stored(23, true, false)], Some(24)).1);
+    }
+
+    /// Of two snapshots of one time, the newer one was taken.
+    #[test]
+    fn a_false_snapshot_of_the_time_of_a_good_one_is_named_and_neither_is_chosen() {
+        let time = "20261126T110000Z";
+        let object = |key: String, hours_ago| Listed {
+            key,
+            etag: String::new(),
+            size: 1,
+            modified: now() - SignedDuration::from_hours(hours_ago),
+        };
+        let mut snapshots = Snapshots::default();
+        for (folder, kind, key, hours) in [
+            (keys::scheduled_snapshots("prod"), Kind::Scheduled, keys::scheduled_snapshot("prod", time), 1),
+            (keys::etcd_snapshots("prod"), Kind::Ordered, keys::etcd_snapshot("prod", time), 0),
+        ] {
+            assert_eq!(snapshots.twins(time), [""; 0]);
+            let objects = [object(key.clone(), hours), object(keys::snapshot_record(&key), hours)];
+            snapshots.add(&folder, &objects, kind, None);
+        }
+        assert_eq!(snapshots.twins(time).len(), 2);
+        let (text, _) = page("prod", &snapshots, None, now());
+        assert!(text.contains("20261126T110000Z names two snapshots"), "{text}");
+        for wanted in [time, "latest"] {
+            let refused = super::super::restore::chosen_of_prod(&snapshots, wanted).unwrap_err().to_string();
+            assert!(refused.contains("two snapshots have the time 20261126T110000Z"), "{refused}");
+        }
     }
 
     /// Whoever has taken over a member can write any number of snapshots of any time; S3 lists the earliest first.

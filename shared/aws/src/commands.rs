@@ -29,7 +29,9 @@ impl RunCommand {
         Self { client }
     }
 
-    /// The id of the newest command that bears `command`'s token.
+    /// The id of the newest command that bears `command`'s token and has its parameters. Tokens can be guessed: whoever may send one of the documents could
+    /// send it before the function does, with parameters of their own. `ListCommands` returns the parameters as they were sent (its example in
+    /// AWS' code library).
     async fn find(&self, command: &Command) -> PortResult<Option<String>> {
         let filter = CommandFilter::builder()
             .key(CommandFilterKey::DocumentName)
@@ -46,7 +48,7 @@ impl RunCommand {
                 Err(error) => return Err(port_error("ssm:ListCommands", subject(command), &error)),
             };
             token = page.next_token().filter(|token| !token.is_empty()).map(str::to_owned);
-            let found = page.commands().iter().find(|sent| sent.comment() == Some(&command.token));
+            let found = page.commands().iter().find(|sent| is_sent(sent, command));
             if let Some(id) = found.and_then(|sent| sent.command_id()) {
                 return Ok(Some(id.to_owned()));
             }
@@ -56,6 +58,19 @@ impl RunCommand {
         }
         Ok(None)
     }
+}
+
+/// Whether `sent` is this command: its token, and each parameter with the one value that it has. An absent list is an empty one.
+fn is_sent(sent: &aws_sdk_ssm::types::Command, command: &Command) -> bool {
+    let wanted = command.verb.parameters();
+    let has = |(name, value): (&String, &String)| {
+        sent.parameters()
+            .and_then(|all| all.get(name))
+            .is_some_and(|values| values == std::slice::from_ref(value))
+    };
+    sent.comment() == Some(command.token.as_str())
+        && sent.parameters().map_or(0, HashMap::len) == wanted.len()
+        && wanted.iter().all(has)
 }
 
 fn subject(command: &Command) -> String {

@@ -36,8 +36,8 @@ pub use answer::{
 pub use arn::{MachineArns, instance_of_arn};
 pub use bootstrap::{BootstrapFailure, BootstrapReport, BootstrapState};
 pub use command::{
-    Command, CommandStatus, CommandView, HowUnanswered, Invocation, RestoreStage, Unanswered, Verb,
-    initial_cluster, machines,
+    ANY, Command, CommandStatus, CommandView, HowUnanswered, Invocation, RestoreStage, Unanswered, Verb,
+    initial_cluster, is_sha256, machines,
 };
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use defragment::Defragmented;

@@ -60,7 +60,7 @@ fn printed() -> Vec<(Verb, &'static str)> {
         (Verb::EtcdRetire, r#"{"records":["etcd-0.prod.etcd.internal"],"zone":"Z1"}"#),
         (
             restore(RestoreStage::Whole),
-            r#"{"bumped":true,"changed":true,"etcd":"waiting","initialCluster":"etcd-0=https://a:2380","keptAside":"data.before-1","ofEarlierEtcd":true,"reason":"it has no leader","sha256":"aa","snapshot":"20261121T204500Z","started":true,"token":"prod-1","tokensBefore":["prod-0"]}"#,
+            r#"{"bumped":true,"changed":true,"doubts":["it has no name"],"etcd":"waiting","initialCluster":"etcd-0=https://a:2380","keptAside":"data.before-1","ofEarlierEtcd":true,"reason":"it has no leader","sha256":"aa","snapshot":"20261121T204500Z","started":true,"token":"prod-1","tokensBefore":["prod-0"]}"#,
         ),
         (
             restore(RestoreStage::Prepare),
@@ -93,6 +93,7 @@ fn restore(stage: RestoreStage) -> Verb {
         token: "prod-1".to_owned(),
         members: BTreeMap::from(["etcd-0", "etcd-1"].map(url)),
         bump: 1_000_000_000,
+        sha256: Some("ab".repeat(32)),
         stage,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! stream = head | salt, 32 bytes | piece, piece …
-//! head   = "SLPS1" | u16 length | name of the wrapping key | u16 length | wrapped data key
+//! head   = "SLPS2" | u16 length | name of the wrapping key | u16 length | wrapped data key | u16 length | name of the stream
 //! piece  = ciphertext of 64 KiB, of the last one of 1 byte to 64 KiB (an empty text is one empty piece) | tag of 16
 //! ```
 //!
@@ -11,6 +11,9 @@
 //! piece. So every omission, repetition, reordering or truncation of pieces is detected. The key of the pieces is derived with HKDF-SHA-256
 //! from the data key, with the salt, and with the head and the context as JSON with sorted keys as `info`. So neither can be exchanged, and
 //! even if a data key is used twice, no nonce is used twice.
+//!
+//! The name of the stream is the key of the object that it is stored at, so a copy at another key is not taken for another stream. Streams of the
+//! format `SLPS1` have no name and are still read; whoever opens one has to know otherwise that it is the right one.
 
 use std::io::{self, Read, Write};
 
@@ -21,7 +24,9 @@ use zeroize::Zeroizing;
 
 use crate::{fill, refused};
 
-const MAGIC: &[u8; 5] = b"SLPS1";
+const MAGIC: &[u8; 5] = b"SLPS2";
+/// Of streams without a name.
+const NAMELESS: &[u8; 5] = b"SLPS1";
 const SALT_LEN: usize = 32;
 const TAG_LEN: usize = 16;
 const PIECE: usize = 64 * 1024;
@@ -36,21 +41,30 @@ pub struct Sealer<W> {
 }
 
 impl<W: Write> Sealer<W> {
-    /// Writes the head to `to`.
+    /// Writes the head to `to`. `name`: the key of the object that it will be.
     ///
     /// # Errors
     /// If the key does not have 32 bytes, there is no randomness, or writing to `to` fails.
-    pub fn new(key: &DataKey, context: &Context, mut to: W) -> PortResult<Self> {
+    pub fn new(key: &DataKey, context: &Context, name: &str, to: W) -> PortResult<Self> {
+        Self::begin(key, context, Some(name), to)
+    }
+
+    fn begin(key: &DataKey, context: &Context, name: Option<&str>, mut to: W) -> PortResult<Self> {
         let fail = |message: &str| refused("pki:SealStream", &describe(context), message.to_owned());
-        let name = u16::try_from(key.wrapped_by.len());
-        let name = name.map_err(|_| fail("the name of a key has at most 65535 bytes"))?;
-        let wrapped = u16::try_from(key.wrapped.len()).ok().filter(|length| *length > 0);
-        let wrapped = wrapped.ok_or_else(|| fail("a wrapped data key has between 1 and 65535 bytes"))?;
-        let mut head = MAGIC.to_vec();
-        head.extend(name.to_be_bytes());
-        head.extend(key.wrapped_by.as_bytes());
-        head.extend(wrapped.to_be_bytes());
-        head.extend(&key.wrapped);
+        let mut head = if name.is_some() { MAGIC } else { NAMELESS }.to_vec();
+        let mut counted = |bytes: &[u8], what: &str| {
+            let length = u16::try_from(bytes.len());
+            let length = length.map_err(|_| fail(&format!("{what} has at most 65535 bytes")))?;
+            head.extend(length.to_be_bytes());
+            head.extend(bytes);
+            Ok(())
+        };
+        if key.wrapped.is_empty() {
+            return Err(fail("a wrapped data key has a byte at least"));
+        }
+        counted(key.wrapped_by.as_bytes(), "the name of a key")?;
+        counted(&key.wrapped, "a wrapped data key")?;
+        name.map_or(Ok(()), |name| counted(name.as_bytes(), "the name of a stream"))?;
         let mut salt = [0; SALT_LEN];
         fill(&mut salt)?;
         let pieces = Pieces::new(&key.plain, context, &head, &salt)?;
@@ -114,6 +128,8 @@ pub struct Sealed<R> {
     pub wrapped_by: String,
     /// The wrapped data key.
     pub wrapped: Vec<u8>,
+    /// The key of the object that it was sealed as, authenticated in the same way. `None`: it has the format `SLPS1`.
+    pub name: Option<String>,
 }
 
 impl<R: Read> Sealed<R> {
@@ -134,19 +150,22 @@ impl<R: Read> Sealed<R> {
             head.extend_from_slice(&bytes);
             PortResult::Ok(bytes)
         };
-        if take(MAGIC.len())? != MAGIC {
-            return Err(damaged("not sealed by Slipway: it does not start with SLPS1"));
+        let magic = take(MAGIC.len())?;
+        if magic != MAGIC && magic != NAMELESS {
+            return Err(damaged("not sealed by Slipway: it does not start with SLPS2"));
         }
         let mut counted = || {
             let length = take(2)?;
             take(usize::from(u16::from_be_bytes([length[0], length[1]])))
         };
-        let (name, wrapped) = (counted()?, counted()?);
+        let (wrapped_by, wrapped) = (counted()?, counted()?);
+        let name = if magic == MAGIC { Some(counted()?) } else { None };
         let salt = take(SALT_LEN)?;
         head.truncate(head.len() - SALT_LEN);
         let salt = salt.try_into().expect("so many bytes were read");
-        let wrapped_by = String::from_utf8(name).map_err(|_| damaged("the name of its key is not a text"))?;
-        Ok(Self { from, head, salt, wrapped_by, wrapped })
+        let text = |bytes| String::from_utf8(bytes).map_err(|_| damaged("a name in its head is not a text"));
+        let (wrapped_by, name) = (text(wrapped_by)?, name.map(text).transpose()?);
+        Ok(Self { from, head, salt, wrapped_by, wrapped, name })
     }
 
     /// Decrypts the whole stream into `to`. Every piece that is written is authentic, but only the end shows whether the stream is
@@ -255,13 +274,15 @@ mod tests {
     }
 
     fn seal(plain: &[u8]) -> Vec<u8> {
-        let mut sealer = Sealer::new(&key(1), &context("snapshot"), Vec::new()).unwrap();
+        let mut sealer = Sealer::new(&key(1), &context("snapshot"), NAME, Vec::new()).unwrap();
         // Parts of odd sizes, as a network delivers them.
         for part in plain.chunks(32_771) {
             sealer.push(part).unwrap();
         }
         sealer.finish().unwrap()
     }
+
+    const NAME: &str = "snapshots/1.db";
 
     fn open(sealed: &[u8]) -> Result<Vec<u8>, String> {
         let mut plain = Vec::new();
@@ -270,7 +291,7 @@ mod tests {
         opened.map(|()| plain).map_err(|error| error.message)
     }
 
-    const HEAD: usize = 5 + 2 + 29 + 2 + 184 + SALT_LEN;
+    const HEAD: usize = 5 + 2 + 29 + 2 + 184 + 2 + NAME.len() + SALT_LEN;
     const WHOLE: usize = PIECE + TAG_LEN;
 
     #[test]
@@ -283,8 +304,32 @@ mod tests {
             assert_eq!(sealed.len(), HEAD + length + pieces * TAG_LEN, "{length}");
             assert_ne!(sealed, seal(&plain));
         }
-        let head = Sealed::read(seal(b"x").as_slice()).unwrap().wrapped_by;
-        assert_eq!(head, "arn:aws:kms:eu-west-1:1:key/k");
+        let sealed = seal(b"x");
+        let head = Sealed::read(sealed.as_slice()).unwrap();
+        assert_eq!(head.wrapped_by, "arn:aws:kms:eu-west-1:1:key/k");
+        assert_eq!(head.name.as_deref(), Some(NAME));
+    }
+
+    /// Whoever copies a stream to another key may change the name in its head. It then opens no more, and not as one without a name either.
+    #[test]
+    fn a_stream_has_one_name_and_one_of_the_former_format_none() {
+        let sealed = seal(b"x");
+        let renamed = |name: &[u8]| {
+            let end = HEAD - SALT_LEN - NAME.len() - 2;
+            let length = u16::try_from(name.len()).unwrap().to_be_bytes();
+            [&sealed[..end], &length, name, &sealed[HEAD - SALT_LEN..]].concat()
+        };
+        assert_eq!(open(&renamed(NAME.as_bytes())).unwrap(), b"x");
+        for name in [&b"snapshots/2.db"[..], b"", b"snapshots/1.d"] {
+            open(&renamed(name)).unwrap_err();
+        }
+        open(&[NAMELESS, &sealed[5..HEAD - SALT_LEN - NAME.len() - 2], &sealed[HEAD - SALT_LEN..]].concat())
+            .unwrap_err();
+        let mut sealer = Sealer::begin(&key(1), &context("snapshot"), None, Vec::new()).unwrap();
+        sealer.push(b"of before").unwrap();
+        let former = sealer.finish().unwrap();
+        assert_eq!(Sealed::read(former.as_slice()).unwrap().name, None);
+        assert_eq!(open(&former).unwrap(), b"of before");
     }
 
     #[test]
@@ -344,6 +389,6 @@ mod tests {
         with(&key(2), &context("snapshot")).unwrap_err();
         with(&key(1), &context("etcd-0")).unwrap_err();
         let short = DataKey { plain: Secret::new(vec![1; 16]), ..key(1) };
-        Sealer::new(&short, &context("snapshot"), Vec::new()).unwrap_err();
+        Sealer::new(&short, &context("snapshot"), NAME, Vec::new()).unwrap_err();
     }
 }

@@ -10,6 +10,38 @@ use slipway_tests::world::{Embedded, Settings};
 
 use crate::{WRITES, installation, installation_of, is_allowed, request};
 
+/// Whoever may write into every bucket can put a false snapshot and a false record beside good ones, and that is why a restore believes neither
+/// (tests/tests/etcd/false_snapshots.rs). It overwrites none, and seals none with the keys of the installation.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_may_write_into_every_bucket_overwrites_no_snapshot_and_seals_none() {
+    let world = installation().await;
+    let deployed = world.deployed();
+    let bucket = &deployed.arns["AssetBucket"];
+    let policy = world.gateway().policy_of(bucket).unwrap();
+    let person = format!("arn:aws:iam::{ACCOUNT}:role/developer");
+    let denied = |key: &str, more: &[(&str, &str)]| {
+        let context = [&[("aws:PrincipalArn", person.as_str())], more].concat();
+        let asked = request("s3:PutObject", &format!("{bucket}/{key}"), &context);
+        matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
+    };
+    let time = "20261121T204500Z";
+    for snapshot in [keys::etcd_snapshot("prod", time), keys::scheduled_snapshot("prod", time)] {
+        for key in [snapshot.clone(), keys::snapshot_record(&snapshot)] {
+            assert!(denied(&key, &[]) && denied(&key, &[("s3:if-match", "\"e1\"")]), "{key}");
+            assert!(!denied(&key, &[("s3:if-none-match", "*")]), "the known gap: {key}");
+        }
+    }
+    let everything = iam::parse(&json!({"Statement": {
+        "Sid": "AllKeys", "Effect": "Allow", "Action": "kms:*", "Resource": "*",
+    }}))
+    .unwrap();
+    let wide = &deployed.policies[world.reference("ManagedPoliciesBoundary").unwrap()];
+    for action in ["kms:GenerateDataKey", "kms:Encrypt", "kms:Decrypt"] {
+        let asked = request(action, &deployed.arns["Key"], &[]);
+        assert!(!is_allowed(&iam::decide_within(wide, &everything, &asked)), "{action}");
+    }
+}
+
 /// AWS takes a pod's token that any key in the issuer's documents has signed: whoever adds a key there has every role of the cluster's pods.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_may_write_into_every_bucket_still_publishes_no_keys_of_an_issuer() {

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod defragment;
+mod false_snapshots;
 mod machine;
 mod member;
 mod orchestrated;

@@ -11,10 +11,10 @@ use super::machine::{Machine, Release, machines, newest, releases};
 use super::member::Client;
 use super::writer::client;
 
-const MEMBER: Role = Role::Etcd(0);
+pub(crate) const MEMBER: Role = Role::Etcd(0);
 
 /// A running member, the only one of its cluster, and the digest of its bundle.
-async fn single(
+pub(crate) async fn single(
     credentials: &Credentials,
     cloud: &Cloud,
     release: &Release,

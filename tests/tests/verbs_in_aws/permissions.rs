@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use slipway_core::keys;
 use slipway_tests::client::ACCOUNT;
 use slipway_tests::gateway::Principal;
@@ -426,20 +426,21 @@ pub(crate) async fn a_history_needs_what_the_page_says_and_nothing_more(slipway:
     needs_what_the_page_says(slipway, "history", 2, "").await;
 }
 
-/// A snapshot is taken, and what it needs is what the page says. Returns its time.
-pub(crate) async fn a_snapshot_needs_what_the_page_says_and_nothing_more(slipway: &Installation) -> String {
+/// A snapshot is taken, and what it needs is what the page says. Returns what was printed about it.
+pub(crate) async fn a_snapshot_needs_what_the_page_says_and_nothing_more(slipway: &Installation) -> Value {
     let taken = needs_what_the_page_says(slipway, "snapshot", 5, "--output json").await.json();
     assert_eq!(taken["role"], "etcd-0", "{taken}");
     assert!(taken["key"].as_str().unwrap().starts_with("clusters/minimal/etcd-snapshots/"), "{taken}");
-    taken["time"].as_str().unwrap().to_owned()
+    taken
 }
 
-/// etcd is restored from that snapshot, and what it needs is what the page says. `snapshot`: one that the simulated etcd has; its object is
-/// stored here.
+/// etcd is restored from that snapshot, and what it needs is what the page says. `taken`: one that the simulated etcd has; its object is
+/// stored here, as a scheduled one.
 pub(crate) async fn a_restore_needs_what_the_page_says_and_nothing_more(
     slipway: &Installation,
-    snapshot: &str,
+    taken: &Value,
 ) {
+    let snapshot = taken["time"].as_str().unwrap();
     let none =
         as_one_with(slipway, &all_for("restore"), "restore latest --cluster minimal --yes", true).await;
     assert!(
@@ -448,10 +449,17 @@ pub(crate) async fn a_restore_needs_what_the_page_says_and_nothing_more(
     );
     let unsure = as_one_with(slipway, &all_for("restore"), "restore latest --yes", false).await;
     assert!(unsure.code == 2 && unsure.stderr.contains("no cluster is named"), "{unsure:?}");
-    let key = keys::etcd_snapshot("minimal", snapshot);
-    for key in [key.clone(), format!("{key}.json")] {
-        slipway.world().upload("AssetBucket", &key, vec![0; 9]).await.unwrap();
+    let key = keys::scheduled_snapshot("minimal", snapshot);
+    let record = json!({ "key": key, "time": snapshot, "sha256": taken["sha256"] });
+    for (key, bytes) in
+        [(key.clone(), vec![0; 9]), (keys::snapshot_record(&key), record.to_string().into_bytes())]
+    {
+        slipway.world().upload("AssetBucket", &key, bytes).await.unwrap();
     }
+    // A person who knows another one is believed, and the members find that it is not.
+    let other = format!("restore {snapshot} --cluster minimal --dry-run --sha256 {}", "0f".repeat(32));
+    let other = as_one_with(slipway, &all_for("restore"), &other, true).await;
+    assert!(other.code == 1 && other.stderr.contains("and not 0f0f"), "{other:?}");
     let restored = || slipway.world().cloud().with(|cloud| cloud.cluster_facts("minimal")).unwrap().restored;
     let dry = format!("restore {snapshot} --cluster minimal --dry-run --output json");
     let dry = as_one_with(slipway, &all_for("restore"), &dry, true).await.json();
@@ -459,7 +467,7 @@ pub(crate) async fn a_restore_needs_what_the_page_says_and_nothing_more(
     let asked = as_one_with(slipway, &all_for("restore"), "restore latest --cluster minimal", true).await;
     assert!(asked.code == 1 && asked.stderr.contains("needs a confirmation"), "{asked:?}");
     assert_eq!(restored(), 0, "nothing was replaced");
-    let done = needs_what_the_page_says(slipway, "restore latest --yes --stable-for 1", 5, "--output json")
+    let done = needs_what_the_page_says(slipway, "restore latest --yes --stable-for 1", 6, "--output json")
         .await
         .json();
     assert_eq!(

@@ -175,6 +175,7 @@ pub(super) const TABLE: &[Row] = &[
     row(&["snapshot"], OF_COMMANDS, On::Everything),
     row(&["snapshot"], &["ssm:SendCommand"], On::Documents(&["Slipway-EtcdSnapshot"])),
     row(&["snapshot"], &["ssm:SendCommand"], On::Machines),
+    row(&["restore"], &["s3:GetObject"], On::Assets(&["scheduled-snapshots/NAME/*"])),
     row(&["restore"], OF_COMMANDS, On::Everything),
     row(
         &["restore"],

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_core::node::{ClusterServes, EtcdHealth, RestoreStage, Restored};
+use slipway_core::keys;
+use slipway_core::node::{ClusterServes, EtcdHealth, RestoreStage, Restored, SnapshotTaken, is_sha256};
 use slipway_core::role::Role;
 use slipway_core::words::moment;
 use slipway_flows::credentials::rotation::Machines;
@@ -41,16 +42,96 @@ pub(super) fn chosen<'s>(
         };
         return Err(CliError::refused(problem, help));
     };
+    let twins = snapshots.twins(&found.time);
+    if !twins.is_empty() {
+        return Err(CliError::refused(
+            format!("two snapshots have the time {}: {}", found.time, twins.join(" and ")),
+            format!(
+                "whoever has taken over a member, or may write into the bucket, can put a false one beside a good one: choose another one ({help}), or find out which is true \
+                 (the log of the member that took it: slipway logs etcd-N --cluster {name} --unit agent), and delete the other"
+            ),
+        ));
+    }
     if !found.verified && !unverified {
         let problem = format!("no member recorded that the snapshot {} can be read back", found.time);
         return Err(CliError::refused(
             problem,
             format!(
-                "choose a verified one ({help}), or pass --unverified: each member verifies it before anything is replaced"
+                "choose a verified one ({help}), or pass --unverified, and --sha256 if a log that you trust names it: each member verifies that it is whole before anything is replaced"
             ),
         ));
     }
     Ok(found)
+}
+
+/// The database that the members must find in the snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Its SHA-256. `None`: nobody has said what the snapshot holds.
+    pub(super) sha256: Option<String>,
+    /// Whether the person named it, and not only the record beside the snapshot.
+    pub(super) by_person: bool,
+}
+
+/// What `record`, which lies beside the snapshot, and the person say of it. `given`: what the person says.
+pub(super) fn wanted(
+    name: &str,
+    snapshot: &Snapshot,
+    record: Option<&[u8]>,
+    given: Option<&str>,
+    unverified: bool,
+) -> Result<Wanted, CliError> {
+    if let Some(given) = given {
+        return Ok(Wanted { sha256: Some(given.to_owned()), by_person: true });
+    }
+    let Some(record) = record else {
+        return Ok(Wanted { sha256: None, by_person: false });
+    };
+    let read: Option<SnapshotTaken> = serde_json::from_slice(record).ok();
+    let of_this = |taken: &SnapshotTaken| {
+        taken.key == snapshot.key && taken.time == snapshot.time && is_sha256(&taken.sha256)
+    };
+    match read.filter(of_this) {
+        Some(taken) => Ok(Wanted { sha256: Some(taken.sha256), by_person: false }),
+        None if unverified => Ok(Wanted { sha256: None, by_person: false }),
+        None => Err(CliError::refused(
+            format!("the record {} is not of this snapshot", keys::snapshot_record(&snapshot.key)),
+            format!(
+                "members write it themselves, so somebody else may have written both: choose another one (slipway snapshots --cluster {name}), or pass --sha256 \
+                 with what a log that you trust says of this one"
+            ),
+        )),
+    }
+}
+
+/// Fails unless all members have found that database, and nothing speaks against it being the snapshot of its time, or a person has named it.
+pub(super) fn must_be_wanted(name: &str, answers: &Answers, wanted: &Wanted) -> Result<(), CliError> {
+    for (role, (_, answer)) in answers {
+        let Ok(answer) = answer else { continue };
+        let mark = &answer.mark;
+        if let Some(sha256) = wanted.sha256.as_ref().filter(|sha256| **sha256 != mark.sha256) {
+            return Err(CliError::refused(
+                format!(
+                    "{role} has found a database with the SHA-256 {}, and not {sha256}",
+                    plain(&mark.sha256)
+                ),
+                "nothing was replaced; look at that member's machine, or choose another snapshot",
+            ));
+        }
+        if !mark.doubts.is_empty() && !wanted.by_person {
+            return Err(CliError::refused(
+                format!(
+                    "the snapshot may be another one than its time says: {}",
+                    plain(&mark.doubts.join("; "))
+                ),
+                format!(
+                    "nothing was replaced; choose another one (slipway snapshots --cluster {name}), or pass --sha256 with what a log that you trust says of this one: \
+                     that of the member that took it (slipway logs etcd-N --cluster {name} --unit agent), or of the command that ordered it"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Fails unless each member that is deployed has a machine: a cluster that is restored without some of its members may lack a majority.
@@ -77,6 +158,7 @@ pub(super) fn must_be_whole(
 pub(super) fn about(
     name: &str,
     snapshot: &Snapshot,
+    wanted: &Wanted,
     members: &BTreeMap<Role, String>,
     now: Timestamp,
 ) -> String {
@@ -87,6 +169,16 @@ pub(super) fn about(
         snapshot.time,
         moment(snapshot.stored_at)
     );
+    let _ = match wanted {
+        Wanted { sha256: Some(sha256), by_person: true } => {
+            writeln!(text, "its database must have the SHA-256 {sha256}, as you say")
+        }
+        Wanted { sha256: Some(sha256), by_person: false } => writeln!(
+            text,
+            "its database must have the SHA-256 {sha256}, as the record beside it says; compare it with a log that you trust, if somebody may have written into the bucket"
+        ),
+        Wanted { sha256: None, .. } => writeln!(text, "nobody says what its database must hold"),
+    };
     if snapshot.of_earlier_etcd {
         let _ = writeln!(text, "it is of an earlier etcd of that name, which was deleted");
     }

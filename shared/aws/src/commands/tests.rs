@@ -14,7 +14,7 @@ use crate::testing::{Answer, Server};
 const NONE: Answer = (200, r#"{"Commands":[]}"#);
 const SENT: Answer = (
     200,
-    r#"{"Commands":[{"CommandId":"c-2","Comment":"a/2/other"},{"CommandId":"c-1","Comment":"a/1/drain/i-2"}]}"#,
+    r#"{"Commands":[{"CommandId":"c-2","Comment":"a/2/other"},{"CommandId":"c-1","Comment":"a/1/drain/i-2","Parameters":{"Node":["i-2"],"For":["600"],"ForceAfter":["never"]}}]}"#,
 );
 
 fn commands(answers: &[Answer]) -> (Server, RunCommand) {
@@ -197,4 +197,32 @@ async fn p10_a_command_is_taken_back_by_its_token_and_one_that_is_over_is_left()
     assert_eq!(commands.cancel(&drain()).await.unwrap_err().kind, ErrorKind::Transient);
     let cancelled: serde_json::Value = serde_json::from_str(&server.requests()[1].body).unwrap();
     assert_eq!(cancelled, json!({"CommandId": "c-1", "InstanceIds": ["i-1"]}));
+}
+
+/// Whoever may send one of the documents can send it with a token that the function will use: first, and with another machine's node.
+#[tokio::test]
+async fn a_command_with_the_token_and_other_parameters_is_not_ours() {
+    let other = |parameters: &str| -> Answer {
+        let text = format!(r#"{{"Commands":[{{"CommandId":"c-1","Comment":"a/1/drain/i-2"{parameters}}}]}}"#);
+        (200, Box::leak(text.into_boxed_str()))
+    };
+    let sent = (200, r#"{"Command":{"CommandId":"c-2"}}"#);
+    let foreign = [
+        "",
+        r#","Parameters":{}"#,
+        r#","Parameters":{"Node":["i-9"],"For":["600"],"ForceAfter":["never"]}"#,
+        r#","Parameters":{"Node":["i-2"],"For":["600"],"ForceAfter":["1"]}"#,
+        r#","Parameters":{"Node":["i-2","i-9"],"For":["600"],"ForceAfter":["never"]}"#,
+        r#","Parameters":{"Node":["i-2"],"For":["600"]}"#,
+        r#","Parameters":{"Node":["i-2"],"For":["600"],"ForceAfter":["never"],"More":["1"]}"#,
+    ];
+    for parameters in foreign {
+        let (server, commands) = commands(&[other(parameters), sent, other(parameters)]);
+        commands.send(&drain()).await.unwrap();
+        assert_eq!(server.requests().len(), 2, "it is sent: {parameters}");
+        assert_eq!(commands.answer(&drain()).await.unwrap(), None, "{parameters}");
+    }
+    let (server, commands) = commands(&[SENT]);
+    commands.send(&drain()).await.unwrap();
+    assert_eq!(server.requests().len(), 1, "it was sent before");
 }

@@ -69,6 +69,20 @@ macro_rules! answers {
     };
 }
 
+impl Answer {
+    /// Whether it is of the node that `verb` names, if it names one. Somebody else's command for another node says nothing about this one.
+    #[must_use]
+    pub fn is_of(&self, verb: &Verb) -> bool {
+        if let (Self::Drain(answer), Verb::Drain { node, .. }) = (self, verb) {
+            return answer.node == *node;
+        }
+        if let (Self::Uncordon(answer), Verb::Uncordon { node }) = (self, verb) {
+            return answer.node == *node;
+        }
+        true
+    }
+}
+
 answers! {
     Status(NodeStatus),
     Logs(MachineLogs),
@@ -285,6 +299,9 @@ pub struct RestoreMark {
     /// By how much they were raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bump: Option<u64>,
+    /// What speaks against it being the snapshot that its time and place say. Whoever ordered it named its SHA-256, or it was refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
     /// Whether it is a snapshot of an etcd of that name that was deleted, as far as the schedule of snapshots tells.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_earlier_etcd: bool,
@@ -307,6 +324,7 @@ impl RestoreMark {
             sha256: String::new(),
             bumped: false,
             bump: None,
+            doubts: Vec::new(),
             of_earlier_etcd: false,
             started: false,
             tokens_before: Vec::new(),

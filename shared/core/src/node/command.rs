@@ -62,6 +62,9 @@ pub enum Verb {
         members: BTreeMap<String, String>,
         /// By how much the snapshot's revisions are raised, the same on all members: to more than any that clients have seen.
         bump: u64,
+        /// SHA-256 of the database that the snapshot must hold, in hexadecimal digits. `None`: any.
+        #[serde(default)]
+        sha256: Option<String>,
         /// How far it goes.
         stage: RestoreStage,
     },
@@ -150,11 +153,12 @@ impl Verb {
             ]),
             Self::Serves { without } => map(&[("Without", listed(without))]),
             Self::EtcdRemove { member } => map(&[("Member", member.clone())]),
-            Self::EtcdRestore { snapshot, token, members, bump, stage } => map(&[
+            Self::EtcdRestore { snapshot, token, members, bump, sha256, stage } => map(&[
                 ("Snapshot", snapshot.clone()),
                 ("Token", token.clone()),
                 ("InitialCluster", initial_cluster(members)),
                 ("Bump", bump.to_string()),
+                ("Sha256", sha256.clone().unwrap_or_else(|| ANY.to_owned())),
                 ("Stage", stage.word().to_owned()),
             ]),
             Self::Refresh { credentials, restart } => map(&[
@@ -245,6 +249,7 @@ impl Verb {
                     bump: text("Bump")?
                         .parse()
                         .map_err(|_| format!("Bump of {document} is not a number of revisions"))?,
+                    sha256: Some(text("Sha256")?).filter(|sha256| sha256 != ANY),
                     stage: RestoreStage::named(&stage)
                         .ok_or_else(|| format!("Stage of {document} is not a stage of a restore: {stage}"))?,
                 }
@@ -263,6 +268,15 @@ impl Verb {
         };
         Ok(verb)
     }
+}
+
+/// The value of the parameter `Sha256` that leaves open what the snapshot holds.
+pub const ANY: &str = "any";
+
+/// Whether `text` is a SHA-256 in hexadecimal digits.
+#[must_use]
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// How far a member goes with a restore.
@@ -371,7 +385,10 @@ impl CommandView {
             Self::Unanswered(Unanswered { how, problem: invocation.problem(unreadable) })
         };
         match (answer::read(verb, invocation.printed), how) {
-            (Ok(Ok(answer)), HowUnanswered::Succeeded) => Self::Answered(answer),
+            (Ok(Ok(answer)), HowUnanswered::Succeeded) if answer.is_of(verb) => Self::Answered(answer),
+            (Ok(Ok(_)), HowUnanswered::Succeeded) => {
+                Self::Unanswered(Unanswered { how, problem: Some("it answered for another node".to_owned()) })
+            }
             // Run Command ended it while it was finishing by itself, so it is unknown whether it did everything that the answer says.
             (
                 Ok(Ok(_)),

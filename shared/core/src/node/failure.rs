@@ -141,13 +141,16 @@ failure_codes! {
     RefreshNotServed = "refresh.not-served", "The new certificates were not served in time; the old ones are in force again.";
     RefreshReadAtStart = "refresh.read-at-start", "A process must be restarted for these credentials, and that was not allowed.";
     RefreshRestart = "refresh.restart", "A process that was restarted did not become healthy again.";
+    RestoreBump = "restore.bump", "Revisions would be raised by no more than at an earlier restore.";
     RestoreDamaged = "restore.damaged", "The snapshot is not whole.";
     RestoreFiles = "restore.files", "Files of a restore cannot be written.";
     RestoreMembers = "restore.members", "The members to restore do not name this one.";
+    RestoreOther = "restore.other", "The snapshot is not the one that it should be, or may be another one.";
     RestoreProgram = "restore.program", "etcd's own restore failed.";
     RestoreRunning = "restore.running", "Something still runs etcd on the data that are to be replaced.";
     RestoreStart = "restore.start", "etcd was started with the restored data and does not stay up.";
     RestoreToken = "restore.token", "The token was used before.";
+    RestoreTwins = "restore.twins", "Two snapshots have that time.";
     SnapshotBusy = "snapshot.busy", "On this machine a snapshot is being taken or restored, or etcd is being defragmented.";
     SnapshotCorrupt = "snapshot.corrupt", "etcd found that the data of its members differ, so a snapshot may be of damaged data.";
     SnapshotFiles = "snapshot.files", "The sealed snapshot cannot be written to the disk or read from it.";

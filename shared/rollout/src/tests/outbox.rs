@@ -41,6 +41,7 @@ fn verbs() -> Vec<(Verb, bool, bool)> {
                 token: "t".to_owned(),
                 members: BTreeMap::new(),
                 bump: 1_000_000_000,
+                sha256: None,
                 stage: RestoreStage::Whole,
             },
             true,

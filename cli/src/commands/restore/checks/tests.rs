@@ -136,3 +136,71 @@ fn the_result_says_where_the_previous_data_are_and_what_watchers_need() {
     );
     assert_eq!(machine["ok"], json!(false));
 }
+
+const TIME: &str = "20261121T204500Z";
+
+fn record(key: &str, time: &str, sha256: &str) -> Vec<u8> {
+    json!({"time": time, "key": key, "sha256": sha256}).to_string().into_bytes()
+}
+
+/// A record was a word about the snapshot beside it: whatever it said, and wherever it came from, that one counted as verified.
+#[test]
+fn the_record_of_another_snapshot_says_nothing_of_this_one() {
+    let one = Snapshot::scheduled(TIME, "2026-11-21T20:45:09Z".parse().unwrap());
+    let (good, other) = ("a1".repeat(32), "b2".repeat(32));
+    let judge = |record: Option<&[u8]>, given: Option<&str>, unverified| {
+        wanted("prod", &one, record, given, unverified).map_err(|error| error.to_string())
+    };
+    let said = |sha256: Option<&str>, by_person| Ok(Wanted { sha256: sha256.map(str::to_owned), by_person });
+    let true_record = record(&one.key, TIME, &good);
+    assert_eq!(judge(Some(&true_record), None, false), said(Some(&good), false));
+    // What a person says counts more.
+    assert_eq!(judge(Some(&true_record), Some(&other), false), said(Some(&other), true));
+    for false_record in [
+        record(&keys::etcd_snapshot("prod", TIME), TIME, &good),
+        record(&one.key, "20261120T204500Z", &good),
+        record(&one.key, TIME, ""),
+        record(&one.key, TIME, &"A1".repeat(32)),
+        b"\0\0".to_vec(),
+    ] {
+        assert!(judge(Some(&false_record), None, false).unwrap_err().contains("is not of this snapshot"));
+        assert_eq!(judge(Some(&false_record), None, true), said(None, false));
+        assert_eq!(judge(Some(&false_record), Some(&good), false), said(Some(&good), true));
+    }
+    assert_eq!(judge(None, None, true), said(None, false));
+}
+
+#[test]
+fn all_members_must_find_the_wanted_database_and_doubts_are_a_persons_to_settle() {
+    let judge = |answer: Result<Restored, String>, sha256: Option<&str>, by_person| {
+        let wanted = Wanted { sha256: sha256.map(str::to_owned), by_person };
+        must_be_wanted("prod", &answers(vec![answered("a", true), answer]), &wanted)
+            .map_err(|error| error.to_string())
+    };
+    let doubted = || {
+        let mut answer = answered("a", true).unwrap();
+        answer.mark.doubts = vec!["it has no name".to_owned()];
+        Ok(answer)
+    };
+    assert_eq!(judge(answered("a", true), None, false), Ok(()));
+    assert_eq!(judge(answered("a", true), Some("a"), false), Ok(()));
+    let other = judge(answered("b", true), Some("a"), true).unwrap_err();
+    assert!(other.contains("etcd-1 has found a database with the SHA-256 b, and not a"), "{other}");
+    for sha256 in [None, Some("a")] {
+        let refused = judge(doubted(), sha256, false).unwrap_err();
+        assert!(refused.contains("it has no name"), "{refused}");
+    }
+    assert_eq!(judge(doubted(), Some("a"), true), Ok(()));
+}
+
+#[test]
+fn the_question_shows_what_the_database_must_be_and_who_says_so() {
+    let one = Snapshot::scheduled(TIME, "2026-11-21T20:45:09Z".parse().unwrap());
+    let shown = |sha256: Option<&str>, by_person| {
+        let wanted = Wanted { sha256: sha256.map(str::to_owned), by_person };
+        about("prod", &one, &wanted, &members(&[0]), one.stored_at)
+    };
+    assert!(shown(Some("a1b2"), true).contains("the SHA-256 a1b2, as you say"));
+    assert!(shown(Some("a1b2"), false).contains("the SHA-256 a1b2, as the record beside it says"));
+    assert!(shown(None, false).contains("nobody says what its database must hold"));
+}

@@ -25,7 +25,7 @@ impl World {
         machine: &Machine,
         verb: &Verb,
     ) -> Result<Restored, VerbFailure> {
-        let Verb::EtcdRestore { snapshot, token, members, bump, stage } = verb else {
+        let Verb::EtcdRestore { snapshot, token, members, bump, sha256, stage } = verb else {
             return Err(VerbFailure::lasting(FailureCode::Usage, "it is no restore", HELP));
         };
         let role = machine.role();
@@ -36,6 +36,11 @@ impl World {
             started: *stage == RestoreStage::Whole,
             ..RestoreMark::of(snapshot.clone(), token.clone(), initial_cluster(members))
         };
+        if let Some(wanted) = sha256.as_ref().filter(|wanted| **wanted != mark.sha256) {
+            let message =
+                format!("the snapshot holds a database with the SHA-256 {}, and not {wanted}", mark.sha256);
+            return Err(VerbFailure::lasting(FailureCode::RestoreOther, message, HELP));
+        }
         let etcd = self.etcd(cluster);
         if !etcd.snapshots.iter().any(|taken| time(*taken) == *snapshot) {
             let message = format!("no snapshot of {snapshot} can be read");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use slipway_core::node::logs::{ALL_UNITS, MOST_LINES};
-use slipway_core::node::{LogUnit, RestoreStage, Verb};
+use slipway_core::node::{ANY, LogUnit, RestoreStage, Verb, is_sha256};
 
 use super::super::error::{ApiError, ApiResult};
 
@@ -77,6 +77,7 @@ const DOCUMENTS: [Document; 13] = [
             ("Token", Some("auto"), is_token),
             ("InitialCluster", Some("founders"), is_initial_cluster),
             ("Bump", Some("1000000000"), is_bump),
+            ("Sha256", Some(ANY), is_database),
             ("Stage", Some("whole"), is_stage),
         ],
         timeout_s: 3_600,
@@ -159,6 +160,10 @@ fn is_initial_cluster(text: &str) -> bool {
 
 fn is_bump(text: &str) -> bool {
     !text.starts_with('0') && text.len() <= 18 && text.parse::<u64>().is_ok()
+}
+
+fn is_database(text: &str) -> bool {
+    text == ANY || is_sha256(text)
 }
 
 fn is_stage(text: &str) -> bool {
