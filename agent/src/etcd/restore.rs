@@ -109,6 +109,7 @@ pub async fn restore(
     }
     // After those: a replacement that was interrupted is not forgotten, nor its token.
     if request.stage == RestoreStage::Discard {
+        refuse_without_data(&data, &work)?;
         remove(&work)?;
         return Ok(unchanged(RestoreMark::of(request.snapshot.clone(), token, members)));
     }
@@ -268,21 +269,47 @@ async fn swap(
         commands.run("systemctl", &["start", "--no-block", SERVICE]).await?;
         return Err(failure);
     }
-    let kept_aside = if data.exists() {
-        let aside = unused_path(&data, &done.snapshot);
-        if let Err(failure) = rename(&data, &aside)
-            && data.exists()
-        {
-            // Continue with the previous data.
-            commands.run("systemctl", &["start", "--no-block", SERVICE]).await?;
-            return Err(failure);
+    match exchange(&data, &work.join("data"), &done.snapshot) {
+        Ok(kept_aside) => Ok(kept_aside),
+        Err(failure) => {
+            // With the previous data. A member that has none must not found a new cluster.
+            if data.exists() {
+                commands.run("systemctl", &["start", "--no-block", SERVICE]).await?;
+            }
+            Err(failure)
         }
-        Some(aside.display().to_string())
-    } else {
-        None
-    };
-    rename(&work.join("data"), &data)?;
-    Ok(kept_aside)
+    }
+}
+
+/// Puts `prepared` in the place of `data`, and `data` aside. If that fails, `data` are where they were. Returns where they are now.
+fn exchange(data: &Path, prepared: &Path, snapshot: &str) -> AgentResult<Option<String>> {
+    if !data.exists() {
+        rename(prepared, data)?;
+        return Ok(None);
+    }
+    let aside = unused_path(data, snapshot);
+    rename(data, &aside)?;
+    if let Err(failure) = rename(prepared, data) {
+        rename(&aside, data)?;
+        return Err(failure);
+    }
+    Ok(Some(aside.display().to_string()))
+}
+
+/// Fails if a replacement was interrupted after the previous data were put aside: what is prepared is all that this member would start with.
+fn refuse_without_data(data: &Path, work: &Path) -> AgentResult<()> {
+    if data.exists() || !work.join("data").exists() {
+        return Ok(());
+    }
+    Err(AgentError::lasting(
+        FailureCode::RestoreInterrupted,
+        format!("an earlier restore was interrupted while it replaced {}, which is missing", data.display()),
+        format!(
+            "run that restore again with the same snapshot and options; or rename {}.before-… to {} and start etcd",
+            data.display(),
+            data.display()
+        ),
+    ))
 }
 
 /// Starts etcd with the current data, and watches it for a while.
@@ -532,4 +559,39 @@ fn failed(path: &Path, error: &std::io::Error) -> AgentError {
         format!("{}: {error}", path.display()),
         "see that the volume is mounted and has room, then run this again",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn p4_data_that_cannot_be_replaced_stay_where_they_were() {
+        let volume = tempfile::tempdir().unwrap();
+        let (data, prepared) = (volume.path().join("data"), volume.path().join("part/data"));
+        for path in [&data, &prepared] {
+            fs::create_dir_all(path).unwrap();
+        }
+        fs::write(data.join("old"), "").unwrap();
+        fs::write(prepared.join("new"), "").unwrap();
+        let aside = exchange(&data, &prepared, "now").unwrap().unwrap();
+        assert!(data.join("new").exists() && Path::new(&aside).join("old").exists());
+        // Nothing is prepared any more.
+        assert_eq!(exchange(&data, &prepared, "now").unwrap_err().code, FailureCode::RestoreFiles);
+        assert!(data.join("new").exists());
+    }
+
+    #[test]
+    fn p4_the_only_data_of_a_member_are_not_discarded() {
+        let volume = tempfile::tempdir().unwrap();
+        let (data, work) = (volume.path().join("data"), volume.path().join("part"));
+        assert!(refuse_without_data(&data, &work).is_ok(), "nothing is prepared");
+        fs::create_dir_all(work.join("data")).unwrap();
+        let refused = refuse_without_data(&data, &work).unwrap_err();
+        assert_eq!(refused.code, FailureCode::RestoreInterrupted);
+        fs::create_dir(&data).unwrap();
+        assert!(refuse_without_data(&data, &work).is_ok());
+    }
 }

@@ -334,15 +334,19 @@ impl Plan<'_> {
             let serves = members::answer::<ClusterServes>(self.cloud, &instance, verb, &token).await?;
             Ok::<_, CliError>((instance, serves))
         });
-        let mut problems = Vec::new();
+        let (mut problems, mut answers) = (Vec::new(), BTreeMap::new());
         for (instance, serves) in try_join_all(asked).await? {
             match serves {
-                Ok(serves) => problems.extend(problems_of(&instance, &serves, &machines)),
+                Ok(serves) => drop(answers.insert(instance, serves)),
                 Err(why) => problems.push(format!("controller {instance}: {}", plain(&why.to_string()))),
             }
         }
-        let once: BTreeSet<String> = problems.into_iter().collect();
-        Ok(once.into_iter().collect())
+        // Of controllers that did not answer nothing else is known.
+        if !answers.is_empty() || problems.is_empty() {
+            let members = self.members.keys().map(Role::to_string).collect();
+            problems.extend(problems_of(&answers, &members, &machines));
+        }
+        Ok(problems)
     }
 
     /// What the tokens of its commands begin with. They are no cluster's, so the rollout function ignores them.

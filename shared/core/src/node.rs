@@ -8,6 +8,7 @@ pub mod answer;
 mod arn;
 mod bootstrap;
 pub mod command;
+mod command_view;
 mod controller;
 pub mod defragment;
 mod etcd;
@@ -35,10 +36,8 @@ pub use answer::{
 };
 pub use arn::{MachineArns, instance_of_arn};
 pub use bootstrap::{BootstrapFailure, BootstrapReport, BootstrapState};
-pub use command::{
-    ANY, Command, CommandStatus, CommandView, HowUnanswered, Invocation, RestoreStage, Unanswered, Verb,
-    initial_cluster, is_sha256, machines,
-};
+pub use command::{ANY, Command, RestoreStage, Verb, initial_cluster, is_sha256, machines};
+pub use command_view::{CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered};
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use defragment::Defragmented;
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};

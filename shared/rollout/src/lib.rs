@@ -53,7 +53,7 @@ pub use drain::Drain;
 pub use errand::{Round, SentCommand};
 use fleet::GroupView;
 pub use good::Good;
-pub use nodes::{LeftOver, NodeStep, Nodes, Phase, Place, Task, Work};
+pub use nodes::{LeftOver, NodeStep, Nodes, Phase, Place, Task, Work, unserved};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };

@@ -43,6 +43,7 @@ use super::patience::{CONSISTENT, PATIENCE, RECONSIDERED};
 use super::waits::{Danger, Waits};
 use super::{Active, Effect, Observed, ToObserve};
 
+pub use closing::unserved;
 pub(crate) use closing::{Closing, ClosingState};
 pub(crate) use controllers::{Controllers, ControllersState, ControllersWork};
 pub(crate) use credentials::{PoolRefresh, PoolRefreshState};

@@ -454,9 +454,12 @@ async fn a_restore_that_dies_goes_on_and_one_that_cannot_be_changes_nothing() {
         if !swapped {
             std::fs::rename(&data, volume.join("restore.part/data")).unwrap();
         }
-        // Whoever gives the restore up does not make it forget that the data were replaced, and under which token.
-        three[0].restores(&["--snapshot", &time, "--stage", "discard"]).await;
-        assert_eq!(volume.join("restore.part/restored.json").exists(), swapped && !marked);
+        // Whoever gives the restore up does not make it forget that the data were replaced, and under which token, nor delete the only data.
+        let words = ["etcd", "restore", "--snapshot", &time, "--stage", "discard"];
+        let (done, value) = three[0].agent(&words).await;
+        let refused = (!swapped).then_some("restore.interrupted");
+        assert_eq!((done, value["error"]["code"].as_str()), (swapped, refused), "{value}");
+        assert_eq!(volume.join("restore.part/restored.json").exists(), !marked);
         let restored = three[0].restores(&["--snapshot", &time]).await;
         assert_eq!((&restored["changed"], &restored["started"]), (&json!(!swapped), &json!(true)));
         assert!(data.join("member/snap/db").exists() && volume.join("restored.json").exists());

@@ -10,6 +10,7 @@ use slipway_core::node::{ClusterServes, EtcdHealth, RestoreStage, Restored, Snap
 use slipway_core::role::Role;
 use slipway_core::words::moment;
 use slipway_flows::credentials::rotation::Machines;
+use slipway_rollout::unserved;
 
 use super::super::snapshots::{Snapshot, Snapshots};
 use crate::failure::CliError;
@@ -192,34 +193,26 @@ pub(super) fn about(
     text
 }
 
-/// What a controller says that is not well, and roles of which some machines have no Node.
-pub(super) fn problems_of(instance: &str, serves: &ClusterServes, machines: &Machines) -> Vec<String> {
-    let parts = [
-        ("the API server", &serves.api_server),
-        ("the controller manager", &serves.controller_manager),
-        ("the scheduler", &serves.scheduler),
-        ("the node manager", &serves.node_manager),
-    ];
-    let why = |problem: &Option<String>| plain(problem.as_deref().unwrap_or("it is not healthy"));
-    let mut problems: Vec<String> = parts
-        .into_iter()
-        .filter(|(_, part)| !part.healthy)
-        .map(|(what, part)| format!("{what} on {instance}: {}", why(&part.problem)))
-        .collect();
-    let members = serves.etcd.iter().filter(|(_, part)| !part.healthy);
-    problems.extend(members.map(|(member, part)| format!("{member}: {}", why(&part.problem))));
-    for (role, nodes) in serves.nodes.iter().flatten() {
+/// What the controllers say that is not well, and roles of which some machines have no Node.
+pub(super) fn problems_of(
+    answers: &BTreeMap<String, ClusterServes>,
+    members: &BTreeSet<String>,
+    machines: &Machines,
+) -> Vec<String> {
+    let mut problems: Vec<String> = unserved(answers, members).iter().map(|gap| plain(gap)).collect();
+    // The list in which the most are Ready is the newest one.
+    let lists = answers.values().filter_map(|answer| answer.nodes.as_ref());
+    let newest = lists.max_by_key(|nodes| nodes.values().map(|role| role.ready).sum::<u32>());
+    for (role, nodes) in newest.into_iter().flatten() {
         let named = nodes.not_ready.iter().map(|one| format!("{}: {}", one.node, plain(&one.why)));
         problems.extend(named);
         if nodes.not_ready_more > 0 {
             problems.push(format!("{} more Nodes of {role} are not Ready", nodes.not_ready_more));
         }
     }
-    if let Some(nodes) = &serves.nodes {
-        problems.extend(without_node(
-            nodes.iter().map(|(role, nodes)| (role.as_str(), nodes.registered)),
-            machines,
-        ));
+    let registered = newest.into_iter().flatten().map(|(role, nodes)| (role.as_str(), nodes.registered));
+    if newest.is_some() {
+        problems.extend(without_node(registered, machines));
     }
     problems
 }

@@ -144,6 +144,7 @@ failure_codes! {
     RestoreBump = "restore.bump", "Revisions would be raised by no more than at an earlier restore.";
     RestoreDamaged = "restore.damaged", "The snapshot is not whole.";
     RestoreFiles = "restore.files", "Files of a restore cannot be written.";
+    RestoreInterrupted = "restore.interrupted", "An earlier restore was interrupted after it had put the previous data aside.";
     RestoreMembers = "restore.members", "The members to restore do not name this one.";
     RestoreOther = "restore.other", "The snapshot is not the one that it should be, or may be another one.";
     RestoreProgram = "restore.program", "etcd's own restore failed.";

@@ -231,6 +231,22 @@ impl Closing {
     }
 }
 
+/// What controllers say, by their machine, of themselves and of etcd that does not serve, in words: for whoever asks them outside of a rollout.
+/// `members`: the names that etcd's members should have.
+#[must_use]
+pub fn unserved(answers: &BTreeMap<String, ClusterServes>, members: &BTreeSet<String>) -> Vec<String> {
+    let mut gaps: Vec<Gap> =
+        answers.iter().flat_map(|(machine, answer)| of_controller(machine, answer)).collect();
+    let reports: Vec<ClusterServes> = answers.values().cloned().collect();
+    gaps.extend(of_etcd(&reports, members, &BTreeSet::new()));
+    if answers.is_empty() {
+        gaps.push(Gap::NoController);
+    } else if gaps.is_empty() && answers.values().all(|answer| answer.nodes.is_none()) {
+        gaps.push(Gap::NodesUnknown);
+    }
+    gaps.iter().map(ToString::to_string).collect()
+}
+
 /// What a controller says of itself.
 fn of_controller(machine: &str, answer: &ClusterServes) -> Vec<Gap> {
     let problem = |problem: &Option<String>| Detail(problem.clone());

@@ -105,13 +105,21 @@ fn a_machine_that_joined_after_the_snapshot_is_missed() {
         (Role::Controller, BTreeSet::from(["i-1".to_owned()])),
         ("pool-a".parse().unwrap(), BTreeSet::from(["i-2".to_owned(), "i-3".to_owned()])),
     ]);
-    assert_eq!(problems_of("i-1", &serves, &machines), [""; 0]);
+    let problems = |serves: Option<&ClusterServes>, machines: &Machines| {
+        let answers = serves.map(|serves| ("i-1".to_owned(), serves.clone())).into_iter().collect();
+        problems_of(&answers, &BTreeSet::from(["etcd-0".to_owned()]), machines)
+    };
+    assert_eq!(problems(Some(&serves), &machines), [""; 0]);
     machines.insert("pool-b".parse().unwrap(), BTreeSet::from(["i-4".to_owned()]));
-    let problems = problems_of("i-1", &serves, &machines);
-    assert!(problems[0].starts_with("pool-b has 1 machines and 0 Nodes: "), "{problems:?}");
-    serves.api_server = PartHealth::new(Some("it does not answer".to_owned()));
+    let found = problems(Some(&serves), &machines);
+    assert!(found[0].starts_with("pool-b has 1 machines and 0 Nodes: "), "{found:?}");
+    assert_eq!(problems(None, &machines), ["no controller is in service"]);
     serves.nodes = None;
-    assert_eq!(problems_of("i-1", &serves, &machines), ["the API server on i-1: it does not answer"]);
+    assert_eq!(problems(Some(&serves), &machines), ["the API server does not list the Nodes"]);
+    serves.api_server = PartHealth::new(Some("it does not answer".to_owned()));
+    serves.etcd.clear();
+    let both = ["the API server on i-1 is not ready: it does not answer", "no member of etcd serves"];
+    assert_eq!(problems(Some(&serves), &machines), both);
 }
 
 #[test]

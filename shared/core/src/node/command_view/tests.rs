@@ -1,6 +1,8 @@
 //! What became of a command, as Run Command tells it.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::node::{EtcdHealth, EtcdMemberHealth};
 
