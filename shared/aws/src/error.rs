@@ -99,8 +99,21 @@ pub(crate) fn words<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) 
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use slipway_flows::ports::Groups;
+
     use super::*;
+    use crate::testing::Server;
+
+    /// The call may have been performed: nobody was refused.
+    #[tokio::test]
+    async fn an_answer_that_broke_off_is_no_refusal() {
+        let server = Server::that_breaks_off((200, "<R"));
+        let error = server.aws().groups().complete_termination("a-pool-x", "i-1").await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Transient, "{error}");
+        assert!(error.message.contains("an answer that cannot be read"), "{error}");
+    }
 
     #[test]
     fn a_request_that_nobody_could_sign_is_not_tried_again_and_one_that_got_no_answer_is() {

@@ -34,6 +34,16 @@ pub(crate) struct Server {
 impl Server {
     /// Serves `answers`; the process's end ends it.
     pub(crate) fn new(answers: &[Answer]) -> Self {
+        Self::serving(answers, 0)
+    }
+
+    /// Serves one answer that breaks off before its end.
+    pub(crate) fn that_breaks_off(answer: Answer) -> Self {
+        Self::serving(&[answer], 100)
+    }
+
+    /// Serves `answers`, of each of which that many bytes are missing.
+    fn serving(answers: &[Answer], missing: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -46,7 +56,7 @@ impl Server {
                 seen.lock().unwrap().push(request);
                 let head = format!(
                     "HTTP/1.1 {status} X\r\nconnection: close\r\nx-amzn-requestid: req-1\r\netag: \"e1\"\r\nx-amz-version-id: v1\r\ncontent-length: {}\r\n\r\n",
-                    body.len()
+                    body.len() + missing
                 );
                 stream.write_all(head.as_bytes()).unwrap();
                 if !is_head {
@@ -64,6 +74,15 @@ impl Server {
 
     /// The same, of another region.
     pub(crate) fn aws_in(&self, region: &'static str) -> Aws {
+        self.aws_with(region, RetryConfig::disabled())
+    }
+
+    /// Clients that try again as the SDK does by itself.
+    pub(crate) fn aws_that_retries(&self) -> Aws {
+        self.aws_with("eu-west-1", RetryConfig::standard())
+    }
+
+    fn aws_with(&self, region: &'static str, retries: RetryConfig) -> Aws {
         let credentials = Credentials::new("AKIDEXAMPLE", "secret", None, None, "test");
         let http = aws_smithy_http_client::Builder::new().build_http();
         let config = SdkConfig::builder()
@@ -72,7 +91,7 @@ impl Server {
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .endpoint_url(&self.url)
             .http_client(http)
-            .retry_config(RetryConfig::disabled())
+            .retry_config(retries)
             .build();
         Aws::new(config).unwrap()
     }

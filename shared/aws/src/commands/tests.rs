@@ -164,6 +164,8 @@ fn each_word_of_run_command_is_told_apart_with_and_without_spaces() {
         ("Delayed", CommandStatus::Pending),
         ("In Progress", CommandStatus::InProgress),
         ("InProgress", CommandStatus::InProgress),
+        // Its machine may still be at work.
+        ("Cancelling", CommandStatus::InProgress),
         ("Success", CommandStatus::Success),
         ("Failed", CommandStatus::Failed),
         ("Cancelled", CommandStatus::Failed),

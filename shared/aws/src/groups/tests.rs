@@ -69,11 +69,12 @@ async fn a_group_is_told_with_its_machines_and_each_with_what_it_was_launched_fr
     ];
     let machines: String =
         states.iter().enumerate().map(|(n, (state, _))| machine(&format!("i-{n}"), state)).collect();
+    let untold = machine("i-untold", "InService").replace("<HealthStatus>Healthy</HealthStatus>", "");
     let tags = "<Tags><member><Key>slipway:cluster</Key><Value>a</Value></member></Tags>";
     // An ARN that was attached as one may be told as the other, too.
     let attached = "<TargetGroupARNs><member>arn:1</member></TargetGroupARNs><TrafficSources><member><Identifier>arn:1</Identifier><Type>elbv2</Type></member><member><Identifier>arn:2</Identifier><Type>elbv2</Type></member><member><Identifier>classic</Identifier><Type>elb</Type></member></TrafficSources>";
     let (server, groups) = groups(&[
-        group(&format!("{template}<Instances>{machines}</Instances>{tags}{attached}")),
+        group(&format!("{template}<Instances>{machines}{untold}</Instances>{tags}{attached}")),
         group(mixed),
         NO_GROUP,
     ]);
@@ -89,6 +90,7 @@ async fn a_group_is_told_with_its_machines_and_each_with_what_it_was_launched_fr
         assert_eq!(machine.target, TargetHealth::NotAsked);
         assert_eq!(machine.template.as_ref().unwrap().version, "3");
     }
+    assert!(!seen.machines["i-untold"].healthy, "Auto Scaling does not say that it is");
     let seen = groups.group("a-pool-x").await.unwrap().unwrap();
     assert_eq!(seen.template, Some(TemplateVersion { id: "lt-2".to_owned(), version: "7".to_owned() }));
     assert_eq!(groups.group("a-pool-x").await.unwrap(), None);
@@ -220,6 +222,20 @@ async fn p8_terminating_twice_takes_one_machine_and_shrinks_once() {
     assert_eq!(calls.len(), 5);
     assert!(calls[0].contains("InstanceId=i-1&ShouldDecrementDesiredCapacity=true"), "{}", calls[0]);
     assert!(calls[1].contains("ShouldDecrementDesiredCapacity=false"), "{}", calls[1]);
+}
+
+/// A call that got no answer may have been received, and the second one would make the group smaller once more.
+#[tokio::test]
+async fn p8_a_termination_that_got_no_answer_is_not_repeated_before_the_group_is_looked_at() {
+    let seen = group(&format!("<Instances>{}</Instances>", machine("i-1", "InService")));
+    let server = Server::new(&[(500, ""), seen, (500, ""), TERMINATED]);
+    let groups = server.aws_that_retries().groups();
+    let error = groups.terminate("a-pool-x", "i-1", Some(1)).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Transient);
+    let calls: Vec<String> = server.requests().into_iter().map(|request| request.body).collect();
+    let of = |action: &str| calls.iter().filter(|body| body.contains(&format!("Action={action}&"))).count();
+    assert_eq!(of("DescribeAutoScalingGroups"), 2, "the SDK repeats what changes nothing: {calls:?}");
+    assert_eq!(of("TerminateInstanceInAutoScalingGroup"), 1, "{calls:?}");
 }
 
 #[tokio::test]

@@ -89,8 +89,10 @@ async fn a_change_set_says_what_it_replaces_on_all_its_pages() {
         ))
     };
     let first = format!(
-        "<Status>CREATE_COMPLETE</Status><ExecutionStatus>AVAILABLE</ExecutionStatus><NextToken>t</NextToken><Changes>{}{}{}</Changes>",
+        "<Status>CREATE_COMPLETE</Status><ExecutionStatus>AVAILABLE</ExecutionStatus><NextToken>t</NextToken><Changes>{}{}{}{}</Changes>",
         change("<Action>Remove</Action><LogicalResourceId>Removed</LogicalResourceId>"),
+        // CloudFormation does not know yet what becomes of it.
+        change("<Action>Dynamic</Action><LogicalResourceId>Maybe</LogicalResourceId>"),
         modify("Replaced", "True", ""),
         modify("Kept", "False", ""),
     );
@@ -103,7 +105,7 @@ async fn a_change_set_says_what_it_replaces_on_all_its_pages() {
     let (server, stacks) = stacks(&[change_set(&first), change_set(&second)]);
     let view = stacks.change_set("a-etcd", "slipway-1").await.unwrap().unwrap();
     assert_eq!(view.status, ChangeSetStatus::Ready);
-    assert_eq!(view.replaces, ["Removed", "Replaced", "OfAReplaced"]);
+    assert_eq!(view.replaces, ["Removed", "Maybe", "Replaced", "OfAReplaced"]);
     assert!(server.requests()[1].body.contains("NextToken=t"), "{}", server.requests()[1].body);
 }
 
@@ -192,6 +194,10 @@ async fn p8_executing_twice_is_executing_once() {
     let other = stack(
         "<StackStatus>UPDATE_COMPLETE</StackStatus><ChangeSetId>arn:aws:cloudformation:eu-west-1:1:changeSet/slipway-11/u</ChangeSetId>",
     );
+    // Somebody deleted the change set of a creation before it was executed.
+    let never_began = stack(
+        "<StackStatus>REVIEW_IN_PROGRESS</StackStatus><ChangeSetId>arn:aws:cloudformation:eu-west-1:1:changeSet/slipway-1/u</ChangeSetId>",
+    );
     let (_server, stacks) = stacks(&[
         EMPTY,
         NOT_EXECUTABLE,
@@ -206,10 +212,19 @@ async fn p8_executing_twice_is_executing_once() {
         NO_CHANGE_SET,
         NO_CHANGE_SET,
         other,
+        NO_CHANGE_SET,
+        NO_CHANGE_SET,
+        never_began,
     ]);
-    for expected in
-        [None, None, None, Some(ErrorKind::Transient), Some(ErrorKind::Missing), Some(ErrorKind::Missing)]
-    {
+    for expected in [
+        None,
+        None,
+        None,
+        Some(ErrorKind::Transient),
+        Some(ErrorKind::Missing),
+        Some(ErrorKind::Missing),
+        Some(ErrorKind::Missing),
+    ] {
         let result = stacks.execute_change_set("a-etcd", "slipway-1", "token").await;
         assert_eq!(result.err().map(|error| error.kind), expected);
     }
@@ -294,6 +309,33 @@ async fn a_stack_that_serves_is_never_deleted() {
         deletion.body.contains("&RoleARN=arn%3A"),
         "by the present role, not by the stack's last one: {deletion:?}"
     );
+}
+
+#[tokio::test]
+async fn p3_what_is_deleted_as_the_rest_of_a_creation_never_came_to_be() {
+    for status in [
+        "CREATE_COMPLETE",
+        "ROLLBACK_IN_PROGRESS",
+        "UPDATE_IN_PROGRESS",
+        "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS",
+        "UPDATE_COMPLETE",
+        "UPDATE_FAILED",
+        "UPDATE_ROLLBACK_IN_PROGRESS",
+        "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS",
+        "UPDATE_ROLLBACK_COMPLETE",
+        "UPDATE_ROLLBACK_FAILED",
+        "DELETE_FAILED",
+        "IMPORT_IN_PROGRESS",
+        "IMPORT_COMPLETE",
+        "IMPORT_ROLLBACK_IN_PROGRESS",
+        "IMPORT_ROLLBACK_COMPLETE",
+        "IMPORT_ROLLBACK_FAILED",
+    ] {
+        let (server, stacks) = stacks(&[stack(&format!("<StackStatus>{status}</StackStatus>")), EMPTY]);
+        let deleted = stacks.delete_stack("a-etcd", false, "t").await;
+        assert_eq!(deleted.map_err(|error| error.kind), Err(ErrorKind::Invalid), "{status}");
+        assert_eq!(server.requests().len(), 1, "{status}");
+    }
 }
 
 #[tokio::test]

@@ -130,6 +130,15 @@ fn p12_what_was_empty_or_no_node_is_looked_at_again_when_the_answer_is_old() {
     }
 }
 
+/// A person may have uncordoned it while the answer was on its way.
+#[test]
+fn p6_a_node_is_known_to_be_empty_from_when_it_was_asked_about_and_not_from_when_the_answer_was_seen() {
+    for (seen, second) in [(answered(true), 300), (failed(FailureCode::DrainNoNode), 100)] {
+        let look = running().progress("i-1", &seen, after(second), None);
+        assert!(matches!(look, DrainProgress::Empty { asked_at } if asked_at == NOW), "{}", name(&look));
+    }
+}
+
 /// A budget may block a drain for a night, in many rounds, of which some fail one by one.
 #[test]
 fn p6_only_rounds_that_fail_one_after_the_other_give_a_drain_up() {

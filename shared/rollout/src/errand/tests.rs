@@ -83,3 +83,18 @@ fn p8_an_answer_is_waited_for_as_long_as_it_may_take_and_not_for_ever() {
         }
     }
 }
+
+/// Three failed tries give the work up, and Systems Manager may be out of reach for longer than that.
+#[test]
+fn p7_what_run_command_has_not_handed_over_reached_no_machine() {
+    let undelivered = Unanswered { how: HowUnanswered::Undelivered, problem: None };
+    for (view, reached) in [
+        (Some(CommandView::Pending), false),
+        (None, false),
+        (Some(CommandView::Unanswered(undelivered)), false),
+        (Some(CommandView::InProgress), true),
+    ] {
+        let sent = sent_command("1", Verb::Status);
+        assert_eq!(sent.has_reached(&seen("1", view.clone())), reached, "{view:?}");
+    }
+}

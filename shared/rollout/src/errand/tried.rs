@@ -175,6 +175,16 @@ mod tests {
     }
 
     #[test]
+    fn p7_a_failure_of_what_reached_its_machine_ends_the_time_in_which_nothing_did() {
+        let mut tried = Tried::default();
+        fails(&mut tried, false, (0, 60), Policy::FAREWELL);
+        fails(&mut tried, true, (120, 180), Policy::FAREWELL);
+        assert_eq!((tried.unreached_since, tried.tries), (None, 1));
+        fails(&mut tried, false, (240, 300), Policy::FAREWELL);
+        assert_eq!(tried.unreached_since, Some(after(240)), "it begins anew");
+    }
+
+    #[test]
     fn p7_the_time_of_a_pause_does_not_count_as_time_in_which_nothing_was_reached() {
         let hour = PATIENCE.as_secs();
         for (sent, since) in [(hour, 0), (hour + 1, hour + 1)] {

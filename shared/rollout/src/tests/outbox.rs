@@ -279,3 +279,26 @@ fn p6_the_drain_of_a_machine_that_auto_scaling_terminates_goes_on_after_an_order
     let next = after_order(&state, &skip, None, now);
     assert_eq!((next.departures, next.outbox), (state.departures, state.outbox));
 }
+
+/// Nobody would send its command any more, and its answer would be waited for until the pool fails.
+#[test]
+fn p10_the_answer_of_a_machine_that_a_person_skips_before_it_is_told_is_not_waited_for() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    let verb = || Verb::Refresh { credentials: "new".to_owned(), restart: true };
+    let command =
+        |number: u32| Command { token: number.to_string(), instance: format!("i-{number}"), verb: verb() };
+    let sent = |number: u32| json!({"role": "pool-a", "command": command(number), "at": now});
+    let refresh = json!({"credentials": "new", "pace": slipway_core::cluster::Pace::default(), "phase": {
+        "open": {"state": {"refresh": [sent(1), sent(2)]}},
+    }});
+    let node = super::decisions::node("pool-a", json!({"poolRefresh": refresh}));
+    let evidence = Some(Evidence::new(Seen::World, now));
+    let pending = Pending { id: 1, effect: Effect::Send(command(1)), decided_at: now, evidence };
+    let state = Rollout { outbox: vec![pending], ..super::decisions::rolling(&[], &[node]) };
+    let skip = Given { order: Order::Skip { instance: "i-1".to_owned() }, at: now };
+    let next = after_order(&state, &skip, None, now);
+    let waits_for = next.active().unwrap().nodes.steps[0].commands();
+    let waits_for: Vec<_> = waits_for.iter().map(|one| one.command.token.as_str()).collect();
+    assert_eq!(waits_for, ["2"]);
+    assert_eq!(next.outbox.iter().filter(|one| matches!(one.effect, Effect::Send(_))).count(), 0);
+}

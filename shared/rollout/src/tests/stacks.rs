@@ -182,6 +182,14 @@ fn a_step_that_cannot_go_on_fails_with_what_cloudformation_says_and_its_change_s
             "CloudFormation finds nothing to create in c-etcd: why",
             vec![],
         ),
+        // Without its change set nobody would know the empty stack as ours, and it would stay.
+        (
+            ChangeSet,
+            Some(S::ReviewInProgress),
+            Some(C::Failed),
+            "CloudFormation refuses the template of c-etcd: why",
+            vec![],
+        ),
         (
             ChangeSet,
             Some(S::UpdateComplete),

@@ -503,3 +503,18 @@ fn what_a_node_tells_is_known_by_its_assets() {
     other.cluster = "another".to_owned();
     assert_eq!(reported(&cluster, "i-1", "i-1/status.json", &other), None);
 }
+
+/// The last word on the one before, that it had expired, is smaller than any that its successor will get.
+#[test]
+fn the_successor_of_a_certificate_that_expired_is_announced_too() {
+    for (before, is_said) in [("before", true), ("apiserver", false)] {
+        let mut world = World::new(None, 365, 3650);
+        let fingerprint = world.manifest.assets.get(before).map(|entry| entry.fingerprint.clone());
+        let fingerprint = fingerprint.unwrap_or_else(|| before.to_owned());
+        world.state.announced.insert("apiserver".to_owned(), Announced { fingerprint, days: 0 });
+        world.now = world.ends("apiserver") - days(29);
+        let said = world.decide(&RenewalRequest::default()).announce;
+        let said = said.iter().any(|one| (one.certificate.as_str(), one.threshold_days) == ("apiserver", 30));
+        assert_eq!(said, is_said, "{before}");
+    }
+}

@@ -3,12 +3,22 @@
 use super::*;
 
 fn decide(world: &World, stored: &BTreeMap<String, Stored>, nodes: &[Reported]) -> Decision {
+    decide_with(world, stored, nodes, &Machines::default())
+}
+
+/// As [`decide`], where Auto Scaling lists these machines.
+fn decide_with(
+    world: &World,
+    stored: &BTreeMap<String, Stored>,
+    nodes: &[Reported],
+    machines: &Machines,
+) -> Decision {
     let observed = Observed {
         cluster: &world.cluster,
         manifest: &world.manifest,
         stored,
         nodes,
-        machines: &Machines::default(),
+        machines,
         planned: None,
         state: &world.state,
         request: &RenewalRequest::default(),
@@ -100,6 +110,25 @@ fn of_what_a_member_and_its_successor_told_the_newest_counts_in_whatever_order_i
     }
 }
 
+/// The clock of the machine that is gone was ahead, or somebody gave the group another one with the older certificate.
+#[test]
+fn p7_what_the_machine_of_a_member_told_counts_and_not_what_one_that_is_gone_told_later() {
+    let world = World::new(None, 365, 3650);
+    let newest = world.manifest.assets["etcd-peer-0"].fingerprint.clone();
+    let held = [("etcd-peer-0", newest.as_str(), world.ends("etcd-peer-0"))];
+    let gone = reported(&world, Role::Etcd(0), "i-gone", 1, &held);
+    let stands =
+        reported(&world, Role::Etcd(0), "i-stands", 2, &[("etcd-peer-0", "older", start() + days(50))]);
+    let listed = BTreeMap::from([("i-stands".to_owned(), stands.key.clone())]);
+    let machines = Machines::Listed(BTreeMap::from([(Role::Etcd(0), listed)]));
+    for nodes in [[gone.clone(), stands.clone()], [stands, gone]] {
+        let decision = decide_with(&world, &BTreeMap::new(), &nodes, &machines);
+        let elsewhere = standing(&decision, "etcd-peer-0").elsewhere;
+        let elsewhere: Vec<_> = elsewhere.iter().map(|one| one.fingerprint.as_str()).collect();
+        assert_eq!(elsewhere, ["older"], "{nodes:?}");
+    }
+}
+
 #[test]
 fn of_a_role_that_is_silent_the_node_that_told_last_is_named_in_whatever_order_they_are_listed() {
     let world = World::new(None, 365, 3650);
@@ -128,4 +157,17 @@ fn of_several_that_were_replaced_the_one_that_ends_first_is_kept_and_stays() {
     assert_eq!(kept(&state), "a");
     let state = replaced(state, "sooner", start() + days(8));
     assert_eq!((kept(&state), state.superseded["scheduler"].ends), ("sooner".to_owned(), start() + days(8)));
+}
+
+/// A scan writes down what it is about to renew, and may die before it does.
+#[test]
+fn p7_a_certificate_whose_renewal_was_only_planned_is_not_forgotten() {
+    let mut world = World::new(None, 365, 3650);
+    let before = Superseded {
+        fingerprint: world.manifest.assets["scheduler"].fingerprint.clone(),
+        ends: world.ends("scheduler"),
+    };
+    world.state.superseded = BTreeMap::from([("scheduler".to_owned(), before)]);
+    let next = decide(&world, &BTreeMap::new(), &[]).next;
+    assert_eq!(next.superseded, world.state.superseded);
 }

@@ -115,6 +115,16 @@ async fn p5_the_health_of_targets_is_asked_for_the_controllers_that_are_worked_o
 }
 
 #[tokio::test]
+async fn p5_each_load_balancer_of_the_controllers_is_asked() {
+    let shore = Shore::with(&controllers());
+    let mut view = group("c-control-plane", &[("i-1", "inService")]);
+    view["targetGroups"] = json!(["arn", "inner"]);
+    shore.has_group(serde_json::from_value(view).unwrap());
+    shore.wakes(Waker::Tick).await.unwrap();
+    assert_eq!(reads(&shore, &["targets "])[..2], ["targets arn", "targets inner"]);
+}
+
+#[tokio::test]
 async fn p5_what_the_targets_are_is_part_of_what_is_seen() {
     let shore = Shore::with(&controllers());
     has_group(&shore, "c-control-plane", &[("i-1", "inService"), ("i-2", "inService")]);

@@ -564,3 +564,18 @@ fn p6_a_drain_that_run_command_did_not_take_counts_as_not_requested() {
     dropped.rounds = 2;
     assert!(!dropped.is_unsent(), "the next round was taken");
 }
+
+/// Auto Scaling refuses to make a group smaller than its minimum.
+#[test]
+fn p6_a_surplus_machine_asks_for_no_fewer_machines_than_the_minimum_of_its_group() {
+    let (group, instance) = ("c-pool-a".to_owned(), "i-1".to_owned());
+    for (desired, of, then_desired) in [(1, 1, None), (2, 1, Some(1)), (2, 2, Some(1))] {
+        let one = departure(Cause::Rollout(Ending::Surplus { of }), drains(Some(drain("d", "i-cp-0"))));
+        let mut leaving = Leaving::one(1, Lifecycle::InService, one);
+        let view = leaving.observed.groups.get_mut(&group).unwrap().as_mut().unwrap();
+        (view.desired, view.min) = (desired, 1);
+        leaving.answers("d", answered(true));
+        let terminates = Effect::Terminate { group: group.clone(), instance: instance.clone(), then_desired };
+        assert_eq!(leaving.advance_at(10), [terminates], "{desired} {of}");
+    }
+}

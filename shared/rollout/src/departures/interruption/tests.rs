@@ -26,6 +26,17 @@ fn idle() -> Rollout {
     Rollout { deployed: deployed.into(), ..Rollout::new("c") }
 }
 
+/// A clock that is ahead would make it urgent for that long, also during a pause.
+#[test]
+fn p10_a_notice_from_the_future_counts_from_when_it_is_received() {
+    let received = |second| idle().interrupted(POOL, "i-1", at(second), at(0));
+    assert_eq!(received(86_400), received(0));
+    assert_ne!(received(-60), received(0), "one of before counts from its own time");
+    // Also where the machine departs already.
+    let twice = |second| received(0).interrupted(POOL, "i-1", at(second), at(10));
+    assert_eq!(twice(86_400), twice(10));
+}
+
 /// Workers of the pool `a`, controllers in service, and what is known of both.
 struct Notice {
     state: Rollout,

@@ -254,6 +254,21 @@ fn p4_a_snapshot_is_taken_before_the_first_controller_of_another_minor_comes_and
     }
 }
 
+/// The call may come late, and the new API server begins to convert what is stored.
+#[test]
+fn p4_the_first_controller_of_another_minor_comes_by_no_call_that_is_later_than_the_snapshot_counts() {
+    for (minor, counts) in [(true, 60), (false, 180)] {
+        let mut dock = checked_for_a_minor(1_990, 1_990, &[("i-0", OLD), ("i-1", OLD)]);
+        if !minor {
+            dock.active.nodes.steps[0].minor = None;
+        }
+        let mut dock = dock.saved(2_000 - 14 * 60);
+        assert_eq!(dock.advance_at(2_000), (Place::OneMore, Some(Waits::OneMoreController)));
+        assert_eq!(dock.effects(), [wants(3)]);
+        assert_eq!(dock.done[0].evidence.unwrap().until, at(2_000 + counts), "another minor: {minor}");
+    }
+}
+
 #[test]
 fn p4_a_snapshot_that_no_member_can_take_before_another_minor_is_waited_for_an_hour() {
     let look = |second| {
@@ -305,6 +320,20 @@ fn p6_a_controller_whose_drain_ends_is_checked_once_more_or_fails_with_its_reaso
     dock.departures.clear();
     assert_eq!(dock.advance_at(20), (Place::Check, others_answer()));
     assert_eq!(dock.task().get("departs"), None);
+}
+
+/// Its uncordon would run beside its drain, and pods would come to it again.
+#[test]
+fn p6_a_controller_that_is_being_uncordoned_is_not_worked_on_before_it_is() {
+    let mut dock = dock(replace(), 2, look_state(), &[("i-0", OLD), ("i-1", NEW)]);
+    let mut one = Departure::by_rollout(&Role::Controller, &group(GROUP, &[]), Ending::Rests, None, at(0));
+    one.withdraw(None, at(0));
+    dock.departures.insert("i-0".to_owned(), one.clone());
+    let waits = Waits::Uncordon("i-0".to_owned());
+    assert_eq!((dock.advance_at(10), dock.effects()), ((Place::Look, Some(waits)), Vec::new()));
+    assert_eq!(dock.departures["i-0"], one);
+    dock.departures.clear();
+    assert_eq!(dock.advance_at(20), (Place::Check, others_answer()));
 }
 
 /// A newer spec, or Auto Scaling, has made the choice wrong.

@@ -271,3 +271,52 @@ fn a_stack_that_some_earlier_rollout_began_and_did_not_complete_is_deleted_with_
     assert!(quay.deletions().contains(&"c-pool-old"), "{:?}", quay.log);
     assert!(quay.harbour.fake.stacks.is_empty() && quay.state.unfinished.is_empty());
 }
+
+#[test]
+fn p10_the_abort_of_a_plan_is_no_word_on_an_order_to_destroy_that_comes_after_it() {
+    for (plan, is_going) in [(Some("p".to_owned()), true), (None, false)] {
+        let mut quay = Quay::new();
+        quay.wake(Some(Given { order: Order::Abort { plan: plan.clone() }, at: at(5) }));
+        quay.wake(Some(ordered(4, false)));
+        assert_eq!(quay.state.is_going(), is_going, "{plan:?}");
+    }
+}
+
+/// The tokens under which the stack of pool `a` is to be deleted, until the destruction ends or stops.
+fn deletion_tokens(quay: &mut Quay, order: &Given) -> Vec<String> {
+    let mut tokens = Vec::new();
+    let mut order = Some(order.clone());
+    for _ in 0..200 {
+        let now = at(quay.minute);
+        // As the next wake does it.
+        let state = order.as_ref().map(|order| after_order(&quay.state, order, None, now));
+        let state = state.map_or_else(|| quay.state.clone(), |state| Rollout { outbox: Vec::new(), ..state });
+        let look = to_observe(&state, None, now);
+        let observed = quay.harbour.fake.observe(&look, None);
+        for effect in decide(&state, &observed, now).effects {
+            if let Effect::DeleteStack { stack, token, .. } = effect
+                && stack == "c-pool-a"
+            {
+                tokens.push(token);
+            }
+        }
+        quay.wake(order.take());
+        if quay.state.destroy().is_none_or(Destroy::has_stopped) {
+            break;
+        }
+    }
+    tokens
+}
+
+/// CloudFormation takes a call with the token of an earlier one for that one, and deletes nothing.
+#[test]
+fn p8_a_stack_is_deleted_under_another_token_by_each_order() {
+    let mut quay = Quay::new();
+    quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
+    let mut tokens = deletion_tokens(&mut quay, &ordered(0, true));
+    assert_eq!(tokens.len(), 1, "{tokens:?}");
+    let minute = quay.minute;
+    tokens.extend(deletion_tokens(&mut quay, &ordered(minute, true)));
+    assert_eq!(tokens.len(), 2, "{tokens:?}");
+    assert_ne!(tokens[0], tokens[1]);
+}
