@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use super::answer::{self, Answer, MOST_WORDS, Unreadable};
 use super::command::Verb;
 use super::{FailureCode, VerbFailure};
