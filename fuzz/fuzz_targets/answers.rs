@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use slipway_core::node::answer::{self, Unreadable};
-use slipway_core::node::{CommandStatus, CommandView, Invocation, RestoreStage, Verb};
+use slipway_core::node::{CommandStatus, CommandView, Invocation, RestoreOrder, RestoreStage, Verb};
 use slipway_core::words::is_harmful;
 
 /// How many characters are kept of a text, and of a list of texts together.
@@ -27,14 +27,14 @@ fn next(verb: &Verb) -> Option<Verb> {
         Verb::EtcdMoveLeader => Verb::EtcdSnapshot,
         Verb::EtcdSnapshot => Verb::EtcdRemove { member: "etcd-4".to_owned() },
         Verb::EtcdRemove { .. } => Verb::EtcdRetire,
-        Verb::EtcdRetire => Verb::EtcdRestore {
+        Verb::EtcdRetire => Verb::EtcdRestore(Box::new(RestoreOrder {
             snapshot: String::new(),
             token: String::new(),
             members: BTreeMap::new(),
             bump: 1_000_000_000,
             sha256: None,
             stage: RestoreStage::Whole,
-        },
+        })),
         Verb::EtcdRestore { .. } => Verb::EtcdDefragment,
         Verb::EtcdDefragment => Verb::Drain { node: node(), for_s: 600, force_after_s: None },
         Verb::Drain { .. } => Verb::Uncordon { node: node() },

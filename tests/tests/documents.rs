@@ -8,7 +8,7 @@ use std::process::Command;
 use regex::Regex;
 use serde_json::{Value, json};
 use slipway_core::node::logs::MOST_LINES;
-use slipway_core::node::{LogUnit, RestoreStage, Verb};
+use slipway_core::node::{LogUnit, RestoreOrder, RestoreStage, Verb};
 use slipway_tests::deploy::translate;
 use slipway_tests::tools;
 
@@ -217,7 +217,7 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
         Verb::EtcdSnapshot,
         Verb::EtcdRemove { member },
         Verb::EtcdRetire,
-        Verb::EtcdRestore {
+        Verb::EtcdRestore(Box::new(RestoreOrder {
             snapshot: "20261121T204500Z".to_owned(),
             token: "production-20261121T204500Z-1764183900000".to_owned(),
             members: ["etcd-0", "etcd-1"]
@@ -226,7 +226,7 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
             bump: u64::from(u32::MAX) << 24,
             sha256: Some("0f".repeat(32)),
             stage: RestoreStage::Prepare,
-        },
+        })),
         Verb::EtcdDefragment,
         Verb::Drain { node: node.clone(), for_s: 1, force_after_s: None },
         Verb::Drain { node: node.clone(), for_s: 799, force_after_s: Some(172_800) },

@@ -10,7 +10,9 @@ use futures_util::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use slipway_core::keys;
-use slipway_core::node::{ClusterServes, EtcdHealth, RestoreStage, Restored, SnapshotTaken, Verb, is_sha256};
+use slipway_core::node::{
+    ClusterServes, EtcdHealth, RestoreOrder, RestoreStage, Restored, SnapshotTaken, Verb, is_sha256,
+};
 use slipway_core::role::Role;
 use slipway_flows::recovery;
 use slipway_ports::{Bounded, Objects as _};
@@ -195,7 +197,7 @@ impl Plan<'_> {
         role: &'m Role,
         instance: &'m String,
     ) -> (&'m Role, &'m String, Result<Restored, String>) {
-        let verb = Verb::EtcdRestore {
+        let verb = Verb::EtcdRestore(Box::new(RestoreOrder {
             snapshot: self.snapshot.clone(),
             // Of its own: members of two restores never form one cluster, and a repeated restore is a new one.
             token: format!("{}-{}-{}", self.cloud.cluster, self.snapshot, self.begun),
@@ -203,7 +205,7 @@ impl Plan<'_> {
             bump: bump(self.begun),
             sha256: self.wanted.sha256.clone(),
             stage,
-        };
+        }));
         let token = format!("{}-{}", self.token_of_commands(), stage.word());
         let answer = members::answer::<Restored>(self.cloud, instance, verb, &token).await;
         (role, instance, flat(answer))

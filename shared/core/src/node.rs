@@ -36,7 +36,7 @@ pub use answer::{
 };
 pub use arn::{MachineArns, instance_of_arn};
 pub use bootstrap::{BootstrapFailure, BootstrapReport, BootstrapState};
-pub use command::{ANY, Command, RestoreStage, Verb, initial_cluster, is_sha256, machines};
+pub use command::{ANY, Command, RestoreOrder, RestoreStage, Verb, initial_cluster, is_sha256, machines};
 pub use command_view::{CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered};
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use defragment::Defragmented;

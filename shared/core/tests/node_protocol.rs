@@ -8,8 +8,8 @@ use serde_json::Value;
 use slipway_core::drain::{Cause, ObjectName, Skipped, Stays, Step, Waiting};
 use slipway_core::node::answer::{self, Unreadable, VerbOutcome};
 use slipway_core::node::{
-    Answer, ClusterServes, DrainRecord, FailureCode, LogUnit, NodesReady, PartHealth, RestoreStage, Verb,
-    VerbFailure, Word,
+    Answer, ClusterServes, DrainRecord, FailureCode, LogUnit, NodesReady, PartHealth, RestoreOrder,
+    RestoreStage, Verb, VerbFailure, Word,
 };
 
 /// One of each verb, and what the agent of Slipway 0.1.0 prints for it: every field, some twice where there are two forms.
@@ -88,14 +88,14 @@ fn printed() -> Vec<(Verb, &'static str)> {
 
 fn restore(stage: RestoreStage) -> Verb {
     let url = |name: &str| (name.to_owned(), format!("https://{name}.example:2380"));
-    Verb::EtcdRestore {
+    Verb::EtcdRestore(Box::new(RestoreOrder {
         snapshot: "20261121T204500Z".to_owned(),
         token: "prod-1".to_owned(),
         members: BTreeMap::from(["etcd-0", "etcd-1"].map(url)),
         bump: 1_000_000_000,
         sha256: Some("ab".repeat(32)),
         stage,
-    }
+    }))
 }
 
 const FAILURE: &str = r#"{"error":{"code":"kubernetes.unavailable","help":"look","message":"the node i-1: no answer","passing":true}}"#;

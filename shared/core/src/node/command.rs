@@ -49,21 +49,7 @@ pub enum Verb {
     /// `Slipway-EtcdRetire`, on a member of a cluster that is being destroyed.
     EtcdRetire,
     /// `Slipway-EtcdRestore`, on every member. Only people send it.
-    EtcdRestore {
-        /// The snapshot's time.
-        snapshot: String,
-        /// `--initial-cluster-token`, the same on all members, and never used before.
-        token: String,
-        /// The peer URL of every member, by name.
-        members: BTreeMap<String, String>,
-        /// By how much the snapshot's revisions are raised, the same on all members: to more than any that clients have seen.
-        bump: u64,
-        /// SHA-256 of the database that the snapshot must hold, in hexadecimal digits. `None`: any.
-        #[serde(default)]
-        sha256: Option<String>,
-        /// How far it goes.
-        stage: RestoreStage,
-    },
+    EtcdRestore(Box<RestoreOrder>),
     /// `Slipway-EtcdDefragment`, on a member. Only people send it.
     EtcdDefragment,
     /// `Slipway-Drain`, on a controller.
@@ -149,13 +135,13 @@ impl Verb {
             ]),
             Self::Serves { without } => map(&[("Without", listed(without))]),
             Self::EtcdRemove { member } => map(&[("Member", member.clone())]),
-            Self::EtcdRestore { snapshot, token, members, bump, sha256, stage } => map(&[
-                ("Snapshot", snapshot.clone()),
-                ("Token", token.clone()),
-                ("InitialCluster", initial_cluster(members)),
-                ("Bump", bump.to_string()),
-                ("Sha256", sha256.clone().unwrap_or_else(|| ANY.to_owned())),
-                ("Stage", stage.word().to_owned()),
+            Self::EtcdRestore(order) => map(&[
+                ("Snapshot", order.snapshot.clone()),
+                ("Token", order.token.clone()),
+                ("InitialCluster", initial_cluster(&order.members)),
+                ("Bump", order.bump.to_string()),
+                ("Sha256", order.sha256.clone().unwrap_or_else(|| ANY.to_owned())),
+                ("Stage", order.stage.word().to_owned()),
             ]),
             Self::Refresh { credentials, restart } => map(&[
                 ("Credentials", credentials.clone()),
@@ -236,7 +222,7 @@ impl Verb {
                 let (members, stage) = (text("InitialCluster")?, text("Stage")?);
                 let member =
                     |pair: &str| pair.split_once('=').map(|(name, url)| (name.to_owned(), url.to_owned()));
-                Self::EtcdRestore {
+                Self::EtcdRestore(Box::new(RestoreOrder {
                     snapshot: text("Snapshot")?,
                     token: text("Token")?,
                     members: members.split(',').map(member).collect::<Option<_>>().ok_or_else(|| {
@@ -248,7 +234,7 @@ impl Verb {
                     sha256: Some(text("Sha256")?).filter(|sha256| sha256 != ANY),
                     stage: RestoreStage::named(&stage)
                         .ok_or_else(|| format!("Stage of {document} is not a stage of a restore: {stage}"))?,
-                }
+                }))
             }
             "Slipway-EtcdDefragment" => Self::EtcdDefragment,
             "Slipway-Drain" => Self::Drain {
@@ -264,6 +250,25 @@ impl Verb {
         };
         Ok(verb)
     }
+}
+
+/// What a member is told of a restore.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreOrder {
+    /// The snapshot's time.
+    pub snapshot: String,
+    /// `--initial-cluster-token`, the same on all members, and never used before.
+    pub token: String,
+    /// The peer URL of every member, by name.
+    pub members: BTreeMap<String, String>,
+    /// By how much the snapshot's revisions are raised, the same on all members: to more than any that clients have seen.
+    pub bump: u64,
+    /// SHA-256 of the database that the snapshot must hold, in hexadecimal digits. `None`: any.
+    #[serde(default)]
+    pub sha256: Option<String>,
+    /// How far it goes.
+    pub stage: RestoreStage,
 }
 
 /// The value of the parameter `Sha256` that leaves open what the snapshot holds.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use slipway_core::event::RolloutReport;
-use slipway_core::node::{Command, RestoreStage, Verb};
+use slipway_core::node::{Command, RestoreOrder, RestoreStage, Verb};
 use slipway_core::release::AddonsPointer;
 
 use super::*;
@@ -36,14 +36,14 @@ fn verbs() -> Vec<(Verb, bool, bool)> {
         // Only people send them.
         (Verb::EtcdDefragment, true, true),
         (
-            Verb::EtcdRestore {
+            Verb::EtcdRestore(Box::new(RestoreOrder {
                 snapshot: "20261121T204500Z".to_owned(),
                 token: "t".to_owned(),
                 members: BTreeMap::new(),
                 bump: 1_000_000_000,
                 sha256: None,
                 stage: RestoreStage::Whole,
-            },
+            })),
             true,
             true,
         ),

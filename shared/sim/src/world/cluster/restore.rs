@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use slipway_core::node::{
-    FailureCode, RestoreMark, RestoreStage, Restored, RestoredEtcd, Verb, VerbFailure, initial_cluster,
+    FailureCode, RestoreMark, RestoreOrder, RestoreStage, Restored, RestoredEtcd, Verb, VerbFailure,
+    initial_cluster,
 };
 
 use super::super::World;
@@ -25,9 +26,10 @@ impl World {
         machine: &Machine,
         verb: &Verb,
     ) -> Result<Restored, VerbFailure> {
-        let Verb::EtcdRestore { snapshot, token, members, bump, sha256, stage } = verb else {
+        let Verb::EtcdRestore(order) = verb else {
             return Err(VerbFailure::lasting(FailureCode::Usage, "it is no restore", HELP));
         };
+        let RestoreOrder { snapshot, token, members, bump, sha256, stage } = &**order;
         let role = machine.role();
         let mark = RestoreMark {
             sha256: self.hex(&format!("snapshot {cluster} {snapshot}")),
