@@ -99,8 +99,9 @@ pub(crate) fn words<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) 
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use slipway_flows::ports::Groups;
 
     use super::*;

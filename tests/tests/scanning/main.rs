@@ -188,7 +188,7 @@ async fn p7_an_expired_certificate_waits_for_no_approval() {
         assert_eq!(!plan.waits_for_approval(now), urgent, "{}", plan.summary());
         let asked = take_event_counts(&account).contains_key("Rollout Requested");
         assert_eq!(asked, urgent, "after {passed} days");
-        let until = "certificates in use expire at 2027-11-20T12:00:00Z: from 2027-11-17T12:00:00Z on";
+        let until = "certificates in use expire at 2027-11-20T12:00:00Z: from 2027-11-17T05:11:00Z on";
         assert!(
             plan.summary().contains(until) && plan.summary().contains("it begins without approval"),
             "{}",
