@@ -1,5 +1,5 @@
 //! `manage`: what every controller keeps up to date: the add-ons, the nodes' certificates, and what the cluster must know about
-//! itself. It also has workers replaced that are not Ready ([`repair`]).
+//! itself. It also has workers replaced that are not Ready ([`repair`]), and deletes Nodes whose machines are gone ([`gone`]).
 //!
 //! One call is one pass, and a timer starts it ([`units`]), so refreshed credentials and a pass that hangs or dies need no
 //! special care. **There is no leader.** Everything is done by server-side apply or under the resource version that was read, so
@@ -9,6 +9,7 @@
 //! A pass does all that it can. Failures are in its answer, and the next pass tries again.
 
 mod addons;
+mod gone;
 mod judge;
 mod ledger;
 mod objects;
@@ -146,6 +147,7 @@ pub async fn pass(site: &Site, library: &impl Library, cloud: &impl Cloud) -> Ag
     let tokens = tokens::keep(&client, cloud, &site.root, &site.cluster).await;
     let requests = requests::approve(&client, cloud, &site.cluster).await;
     let repair = repair::repair(&client, cloud, site, repair::uptime_s()).await;
+    let gone = gone::delete(&client, cloud, site, repair::uptime_s()).await;
     let addons = addons::apply_all(&client, library, &site.cluster).await;
     Ok(json!({
         "node": value(node),
@@ -153,6 +155,7 @@ pub async fn pass(site: &Site, library: &impl Library, cloud: &impl Cloud) -> Ag
         "bootstrapTokens": value(tokens),
         "requests": value(requests),
         "repair": value(repair),
+        "goneNodes": value(gone),
         "addons": value(addons),
     }))
 }

@@ -1,7 +1,7 @@
 //! Any bytes as a request for a certificate, and any subject and names in a request that is signed with its own key: what the node manager approves
 //! is a certificate of a machine that may have it, with that machine's name in its subject and nothing that is not the machine's.
 //!
-//! The machine is a controller that was started a minute ago, and nobody else has asked in its name.
+//! The machine is a controller that was started a minute ago, and nobody else has asked in its name. A renewal is approved for it as well.
 #![no_main]
 
 mod limit;
@@ -115,9 +115,15 @@ fn judge(length: usize, request: &Value) {
     assert_eq!(wanted.organizations, ["system:nodes"]);
     assert!(!wanted.more_in_subject && wanted.other_names == 0, "{wanted:?}");
     if spec["signerName"] == CLIENT {
-        assert!(has("groups", BOOTSTRAPPERS) && has("groups", &group(&Role::Controller).expect("a token")));
         assert!(has("usages", "client auth") && !has("usages", "server auth"), "{request}");
         assert!(wanted.dns_names.is_empty() && wanted.addresses.is_empty(), "{wanted:?}");
+        let gone = Machine { state: "terminated".to_owned(), ..machine() };
+        assert!(!approved(verdict(BTreeMap::from([(MACHINE.to_owned(), gone)]), none, None)), "{request}");
+        if spec["username"].as_str().is_some_and(|user| user.starts_with("system:node:")) {
+            assert!(spec["username"] == node.as_str() && has("groups", "system:nodes"), "{request}");
+            return;
+        }
+        assert!(has("groups", BOOTSTRAPPERS) && has("groups", &group(&Role::Controller).expect("a token")));
         assert!(!approved(verdict(ours(), Registration::Active, None)), "its node has registered");
         assert!(!approved(verdict(ours(), none, Some("csr-0"))), "another request was first");
     } else {
@@ -148,5 +154,6 @@ fuzz_target!(|bytes: &[u8]| {
             &listed(CLIENT, "system:bootstrap:abcdef", &[BOOTSTRAPPERS, &own], "client auth", &pem),
         );
     }
+    judge(bytes.len(), &listed(CLIENT, &node, &["system:nodes"], "client auth", &pem));
     judge(bytes.len(), &listed(SERVING, &node, &["system:nodes"], "server auth", &pem));
 });

@@ -20,6 +20,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_core::node::{ControllerConfig, NodeConfig};
+use slipway_core::release::is_for_earlier_agents;
 use slipway_core::role::Role;
 use slipway_core::versions::RELEASES;
 use slipway_credentials::policy::ETCD_DIR;
@@ -455,7 +456,8 @@ impl Kubernetes {
     async fn apply_cluster_access(&self) {
         let addons = &self.rendered.rendering.addons.addons;
         let access = addons.iter().find(|addon| addon.name == "cluster-access").expect("it is always there");
-        self.apply(&access.objects).await;
+        let objects = access.objects.iter().filter(|object| !is_for_earlier_agents(object));
+        self.apply(&objects.cloned().collect::<Vec<_>>()).await;
     }
 
     /// Applies objects of add-ons, as the node manager does.

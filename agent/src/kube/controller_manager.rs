@@ -8,6 +8,13 @@ use super::static_pod::{Probes, StaticPod};
 use crate::static_pods::Program;
 use crate::status::listeners::CONTROLLER_MANAGER_PORT;
 
+/// How long certificates of kubelets are valid. Nobody can revoke one, so whoever copied a kubelet's key has what its Node may do for as long,
+/// after its machine is gone. Kubelets begin to renew when 70 to 90 % of the life are over (`nextRotationDeadline` in client-go
+/// `util/certificate/certificate_manager.go`), so the node managers of all controllers may be down for three days before the first one
+/// expires (P7). A kubelet whose certificate has expired starts again by itself, once a node manager works (`judge::judge_client`).
+/// OpenShift's is the same (cluster-kube-controller-manager-operator, `bindata/assets/config/defaultconfig.yaml`).
+const KUBELET_CERTIFICATES: &str = "720h";
+
 pub(super) fn pod<'c>(config: &'c ControllerConfig, facts: &Facts) -> StaticPod<'c> {
     let plane = &config.control_plane;
     let pki = |name| Program::ControllerManager.file(name);
@@ -20,6 +27,7 @@ pub(super) fn pod<'c>(config: &'c ControllerConfig, facts: &Facts) -> StaticPod<
         .set("service-cluster-ip-range", &plane.service_cidr)
         .set("use-service-account-credentials", true)
         .set("service-account-private-key-file", pki("service-account-key.pem"));
+    flags.set("cluster-signing-duration", KUBELET_CERTIFICATES);
     // kubelet-ca signs only kubelets, as clients and as servers. Signers without an authority sign nothing.
     for signer in ["kubelet-client", "kubelet-serving"] {
         flags

@@ -306,12 +306,22 @@ fn p9_a_static_pod_sees_the_users_folder_if_its_flags_name_a_file_there() {
 #[test]
 fn kubelet_ca_signs_kubelets_and_nobody_else() {
     let words = command(&controller(&a_controller(), &facts()), "kube-controller-manager");
-    let signers: Vec<&String> = words.iter().filter(|word| word.starts_with("--cluster-signing-")).collect();
+    let signs = |word: &&String| word.starts_with("--cluster-signing-") && word.contains("-file=");
+    let signers: Vec<&String> = words.iter().filter(signs).collect();
     assert_eq!(signers.len(), 4, "{signers:?}");
     assert!(
         signers.iter().all(|word| word.contains("-kubelet-") && word.contains("/kubelet-ca")),
         "{signers:?}"
     );
+}
+
+/// Nobody can take back a certificate whose key was copied. P7: a kubelet that begins to renew at 90 % of its life has three days left.
+#[test]
+fn p13_p7_certificates_of_kubelets_live_for_thirty_days() {
+    let words = command(&controller(&a_controller(), &facts()), "kube-controller-manager");
+    let lives: Vec<&String> =
+        words.iter().filter(|word| word.starts_with("--cluster-signing-duration")).collect();
+    assert_eq!(lives, ["--cluster-signing-duration=720h"]);
 }
 
 #[test]

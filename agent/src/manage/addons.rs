@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
-use slipway_core::release::{AddonsPointer, Installed};
+use slipway_core::release::{AddonsPointer, Installed, is_for_earlier_agents};
 use tokio::time::{Instant, timeout_at};
 
 use super::ledger::{Ledger, Rest};
@@ -44,6 +44,14 @@ pub(super) const RESTING: &str = "resting";
 struct AddonFile {
     format: u32,
     addons: Vec<Installed>,
+}
+
+impl AddonFile {
+    /// What this agent applies, in that order. All else of these kinds that is ours is deleted.
+    fn wanted(&self) -> Vec<&Value> {
+        let objects = self.addons.iter().flat_map(|addon| &addon.objects);
+        objects.filter(|object| !is_for_earlier_agents(object)).collect()
+    }
 }
 
 /// Applies the add-ons that the pointer names, if that is due, and ends in time.
@@ -91,7 +99,7 @@ async fn apply_until(
         );
     }
     let addon_file = read_addons(library, cluster, &pointer.digest).await?;
-    let objects: Vec<&Value> = addon_file.addons.iter().flat_map(|addon| &addon.objects).collect();
+    let objects = addon_file.wanted();
 
     // Recorded before the first object is applied, so that pruning covers its kind even if this run dies.
     let begun = Ledger {
@@ -298,6 +306,18 @@ mod tests {
             );
         }
         (asked.into_inner(), said, tried.rest)
+    }
+
+    /// By the binding in `cluster-access` that has the annotation, Kubernetes would approve renewals of certificates itself.
+    #[test]
+    fn what_only_agents_of_earlier_releases_need_is_not_applied_so_that_it_is_deleted() {
+        let object = |name: &str, annotations: &Value| json!({ "metadata": { "name": name, "annotations": annotations } });
+        let earlier = object("earlier", &json!({ slipway_core::release::EARLIER_AGENTS: "" }));
+        let addon = |objects: &[&Value]| json!({ "name": "a", "version": "", "objects": objects });
+        let kept = [object("one", &Value::Null), object("two", &json!({ "other": "" }))];
+        let file = json!({ "format": 1, "addons": [addon(&[&kept[0], &earlier]), addon(&[&kept[1]])] });
+        let file: AddonFile = serde_json::from_value(file).unwrap();
+        assert_eq!(file.wanted(), kept.iter().collect::<Vec<_>>());
     }
 
     const SOON: Duration = Duration::from_millis(50);

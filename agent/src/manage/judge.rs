@@ -9,8 +9,12 @@
 //! **A node's first certificate** ([`judge_client`]) is requested with the bootstrap token of the machine's role. So the request
 //! proves a role, and not which machine of it. It is approved only if the name is a running instance of this cluster with that
 //! role, and no node of that name has registered yet. An attacker can use the time until a booting machine of the same role has
-//! registered, and no longer. Later renewals are approved by Kubernetes itself. A node whose certificate has expired cannot renew
-//! it and has gone silent: it may start again (P7), in its role.
+//! registered, and no longer. A node whose certificate has expired cannot renew it and has gone silent: it may start again (P7), in its
+//! role.
+//!
+//! **A renewal** ([`judge_renewal`]) is requested with the certificate that it renews. So the request proves a node's key, and not that its
+//! machine still exists: whoever copied the key could keep a certificate for ever. It is approved only while EC2 says that the machine runs
+//! with the tags of this cluster and of a role whose machines are nodes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -66,18 +70,7 @@ pub(super) fn serving_node<'a>(
     requester: &'a Requester,
     request: &CertificateRequest,
 ) -> Result<&'a str, String> {
-    let Some(node) = requester.user.strip_prefix(NODE).filter(|name| !name.is_empty()) else {
-        return Err(format!("`{}` is not a node, and asks for a node's certificate", requester.user));
-    };
-    if !requester.groups.contains(NODES) {
-        return Err(format!("`{}` is not in the group {NODES}", requester.user));
-    }
-    if request.common_names != [requester.user.as_str()] {
-        return Err(format!("`{}` asks for a certificate of {:?}", requester.user, request.common_names));
-    }
-    if request.organizations != [NODES] || request.more_in_subject {
-        return Err(format!("the subject must name the organization {NODES} and nothing besides"));
-    }
+    let node = own_node(requester, request)?;
     if !USAGES.iter().any(|usages| requester.usages.iter().eq(usages.iter())) {
         return Err(format!("the usages {:?} are not those of a server", requester.usages));
     }
@@ -105,15 +98,51 @@ pub(super) fn bootstrapping_node<'a>(
     if !requester.groups.contains(BOOTSTRAPPERS) {
         return Err(format!("`{}` is not in the group {BOOTSTRAPPERS}", requester.user));
     }
+    names_only_nodes(request)?;
+    is_client(requester, request)?;
+    Ok(node)
+}
+
+/// The node that requests a certificate in its own name.
+fn own_node<'a>(requester: &'a Requester, request: &CertificateRequest) -> Result<&'a str, String> {
+    let Some(node) = requester.user.strip_prefix(NODE).filter(|name| !name.is_empty()) else {
+        return Err(format!("`{}` is not a node, and asks for a node's certificate", requester.user));
+    };
+    if !requester.groups.contains(NODES) {
+        return Err(format!("`{}` is not in the group {NODES}", requester.user));
+    }
+    if request.common_names != [requester.user.as_str()] {
+        return Err(format!("`{}` asks for a certificate of {:?}", requester.user, request.common_names));
+    }
+    names_only_nodes(request)?;
+    Ok(node)
+}
+
+fn names_only_nodes(request: &CertificateRequest) -> Result<(), String> {
     if request.organizations != [NODES] || request.more_in_subject {
         return Err(format!("the subject must name the organization {NODES} and nothing besides"));
     }
+    Ok(())
+}
+
+/// Whether a client's certificate is requested, and no more.
+fn is_client(requester: &Requester, request: &CertificateRequest) -> Result<(), String> {
     if !CLIENT_USAGES.iter().any(|usages| requester.usages.iter().eq(usages.iter())) {
         return Err(format!("the usages {:?} are not those of a client", requester.usages));
     }
     if !request.dns_names.is_empty() || !request.addresses.is_empty() || request.other_names > 0 {
         return Err("a client's certificate has no names besides its subject".to_owned());
     }
+    Ok(())
+}
+
+/// The node that renews its client certificate, if the request is one of a kubelet's. The error says why the request can never be approved.
+pub(super) fn renewing_node<'a>(
+    requester: &'a Requester,
+    request: &CertificateRequest,
+) -> Result<&'a str, String> {
+    let node = own_node(requester, request)?;
+    is_client(requester, request)?;
     Ok(node)
 }
 
@@ -228,6 +257,19 @@ pub(super) fn judge_client(
             JOIN_TIME.as_mins()
         )),
         None => Verdict::Leave(format!("EC2 does not say when the instance {node} was started")),
+    }
+}
+
+/// Decides on the renewal of the client certificate of `node`, whose instance is `machine`.
+pub(super) fn judge_renewal(
+    node: &str,
+    machine: Option<&Machine>,
+    age: SignedDuration,
+    cluster: &str,
+) -> Verdict {
+    match running_machine(node, machine, age, cluster).and_then(|machine| role(node, machine)) {
+        Ok(_) => Verdict::Approve,
+        Err(verdict) => verdict,
     }
 }
 

@@ -5,10 +5,11 @@
 //!
 //! **Who may be replaced** is said by EC2, not by the Node: a kubelet may write labels on its own Node, and those of a controller could name a
 //! pool. The machine must have the tags of the pool, and the role of the controllers reaches groups of pools only. A worker that calls itself one
-//! of another pool also takes no turn in that pool: it would keep the workers there from being repaired. **Nor does a Node whose machine is gone.**
-//! The cloud controller manager deletes such Nodes; without it they stay, cordoned, and would look like repairs that never end.
+//! of another pool also takes no turn in that pool: it would keep the workers there from being repaired. **Nor does a Node whose machine is
+//! gone**, Ready or not ([`gone`]): one that is not Ready would look like a repair that never ends, and one that somebody keeps Ready with a copied
+//! key like a healthy worker, or like the successor of a repaired one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -23,7 +24,7 @@ use slipway_core::role::Role;
 use super::judge::{Machine, ROLE};
 use super::sources::Cloud;
 use super::stored::{self, Record, Stored};
-use super::{CONTROLLER_LABEL, Site};
+use super::{CONTROLLER_LABEL, Site, gone};
 use crate::api::{self, failed};
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::workers_seen::{HELP, Seen, unkept};
@@ -34,8 +35,6 @@ const UPTIME: &str = "/proc/uptime";
 const AUTOSCALER_REMOVES: &str = "ToBeDeletedByClusterAutoscaler";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const CLUSTER: &str = "slipway:cluster";
-/// The state of an instance that never comes back. EC2 shows it for about an hour (EC2 user guide, "Terminate Amazon EC2 instances").
-const TERMINATED: &str = "terminated";
 
 impl Record for Ledger {
     const NAME: &'static str = "slipway-repairs";
@@ -117,14 +116,16 @@ async fn set_gone_aside(
     workers: &mut Vec<Worker>,
     ill: Vec<Ill>,
 ) -> AgentResult<Vec<Ill>> {
-    // Nobody reports for a machine that is gone.
-    let ids: Vec<&str> =
-        workers.iter().filter(|worker| !worker.ready).map(|worker| worker.name.as_str()).collect();
-    let machines = cloud.machines(&ids).await?;
-    let is_gone = |name: &str| machines.get(name).is_none_or(|machine| machine.state == TERMINATED);
-    workers.retain(|worker| worker.ready || !is_gone(&worker.name));
-    let gone = ill.into_iter().filter(|one| is_gone(&one.node)).map(|one| {
-        let why = format!("its machine is gone, and its Node is not: kubectl delete node {}", one.node);
+    // If there are more than EC2 is asked about, those that are not Ready come first.
+    let (ready, unready): (Vec<&Worker>, Vec<&Worker>) = workers.iter().partition(|worker| worker.ready);
+    let asked = gone::ask(cloud, unready.into_iter().chain(ready).map(|worker| worker.name.as_str())).await?;
+    let gone: BTreeSet<String> = asked.gone().map(str::to_owned).collect();
+    workers.retain(|worker| !gone.contains(&worker.name));
+    let gone = ill.into_iter().filter(|one| gone.contains(&one.node)).map(|one| {
+        let why = format!(
+            "its machine is gone: if no controller deletes its Node within the hour, kubectl delete node {}",
+            one.node
+        );
         Ill { verdict: Verdict::Wait(Wait::Machine { why }), ..one }
     });
     Ok(gone.collect())

@@ -1,12 +1,15 @@
-//! Kubelets' requests for certificates: their first one, and serving certificates. Kubernetes' own approver does not know the
+//! Kubelets' requests for certificates: their first one, its renewals, and serving certificates. Kubernetes' own approver does not know the
 //! machines, so this one does it.
 //!
 //! An attacker on a node can create any number of requests. So that they do not block others, each requester and name has one
-//! request a pass, requesters take turns ([`in_turn`]), and EC2 is asked for all machines at once. Of serving certificates the newest
+//! request a pass, requesters take turns ([`in_turn`]), and EC2 is asked for all machines at once. Of renewals and serving certificates the newest
 //! request counts, because a kubelet that asks again has forgotten its older one. Of a node's first certificate the oldest counts that
 //! was made with the token of the machine's role, and after it no other: whoever has a token can list requests and copy one under
 //! another key. A kubelet makes a new key for each attempt (`generateCSR` in client-go `util/certificate/certificate_manager.go`): one that starts
 //! again before its first request was answered is denied, and its machine is replaced.
+//!
+//! A kubelet asks for a renewal when between 70 and 90 % of its certificate's life are over, and again after a quarter of an hour without an
+//! answer, and half a minute after a denial (`nextRotationDeadline` and `Start` there). So a request that EC2 gives no answer for stays open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +25,7 @@ use slipway_crypto::{CertificateRequest, certificate_request};
 
 use super::judge::{
     JOIN_TIME, Machine, Registration, Requester, SILENT, Verdict, bootstrapping_node, judge_client,
-    judge_serving, may_ask, serving_node,
+    judge_renewal, judge_serving, may_ask, renewing_node, serving_node,
 };
 use super::sources::Cloud;
 use crate::api::{failed, status};
@@ -30,10 +33,31 @@ use crate::failure::AgentResult;
 
 const SERVING: &str = "kubernetes.io/kubelet-serving";
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// The prefix of a node's user name. Kubernetes approves the renewals of client certificates that nodes request.
+/// The prefix of a node's user name.
 const NODE: &str = "system:node:";
 /// Requests in one pass.
 const AT_MOST: usize = 1000;
+
+/// What is requested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// A node's first client certificate.
+    First,
+    /// A client certificate, by a node that has one.
+    Renewal,
+    Serving,
+}
+
+impl Kind {
+    fn of(request: &CertificateSigningRequest) -> Self {
+        let is_node = request.spec.username.as_ref().is_some_and(|user| user.starts_with(NODE));
+        match (request.spec.signer_name == CLIENT, is_node) {
+            (false, _) => Self::Serving,
+            (true, true) => Self::Renewal,
+            (true, false) => Self::First,
+        }
+    }
+}
 
 /// A pending request.
 pub struct OpenRequest {
@@ -41,7 +65,7 @@ pub struct OpenRequest {
     name: String,
     requester: Requester,
     age: SignedDuration,
-    is_first: bool,
+    kind: Kind,
     /// The node and the content of the request, or why it can never be approved.
     wanted: Result<(String, CertificateRequest), String>,
 }
@@ -69,8 +93,8 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
     let (mut approved, mut denied, mut left) = (Vec::new(), Vec::new(), Vec::new());
     let mut had_its_turn = BTreeSet::new();
     for one in open {
-        let is_allowed =
-            one.is_first && machines.as_ref().is_ok_and(|machines| one.is_allowed(machines, cluster));
+        let is_allowed = one.kind == Kind::First
+            && machines.as_ref().is_ok_and(|machines| one.is_allowed(machines, cluster));
         if is_allowed && !had_its_turn.insert(one.subject()) {
             continue;
         }
@@ -99,23 +123,23 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
     Ok(json!({ "approved": approved, "denied": denied, "left": left }))
 }
 
-/// The requests of a pass: one for each requester and name, first certificates before others. Of first certificates it is the oldest, and
-/// they come in the order of their age. Of others it is the newest.
+/// The requests of a pass: one for each requester and name, first certificates before renewals, and these before serving certificates. Of first
+/// certificates it is the oldest, and they come in the order of their age. Of others it is the newest.
 ///
 /// If there are too many, requesters take turns. All machines of a role are one requester until they are nodes, so whoever floods with a
 /// role's token delays machines of that role alone.
 fn in_turn(mut open: Vec<OpenRequest>) -> Vec<OpenRequest> {
     open.sort_by(|one, other| (one.age, &one.name).cmp(&(other.age, &other.name)));
-    let (mut first, mut serving): (Vec<_>, Vec<_>) = open.into_iter().partition(|one| one.is_first);
+    let (mut first, mut others): (Vec<_>, Vec<_>) = open.into_iter().partition(|one| one.kind == Kind::First);
     first.reverse();
     let mut seen = BTreeSet::new();
-    let mut is_new =
-        |one: &OpenRequest| seen.insert((one.is_first, one.requester.user.clone(), one.subject()));
+    let mut is_new = |one: &OpenRequest| seen.insert((one.kind, one.requester.user.clone(), one.subject()));
     first.retain(&mut is_new);
-    serving.retain(&mut is_new);
+    others.retain(&mut is_new);
     first = by_turns(first);
     first.sort_by(|one, other| (other.age, &one.name).cmp(&(one.age, &other.name)));
-    first.into_iter().chain(by_turns(serving)).collect()
+    let (renewals, serving): (Vec<_>, Vec<_>) = others.into_iter().partition(|one| one.kind == Kind::Renewal);
+    first.into_iter().chain(by_turns(renewals)).chain(by_turns(serving)).collect()
 }
 
 /// At most [`AT_MOST`] of them: the first of each requester, then the second of each, and so on.
@@ -139,8 +163,7 @@ fn by_turns(requests: Vec<OpenRequest>) -> Vec<OpenRequest> {
 fn joins(request: CertificateSigningRequest, now: Timestamp) -> Option<(String, String)> {
     let conditions = request.status.as_ref()?.conditions.as_ref()?;
     let approved = conditions.iter().any(|condition| condition.type_ == "Approved");
-    let of_node = request.spec.username.as_ref().is_some_and(|user| user.starts_with(NODE));
-    if !approved || of_node || request.spec.signer_name != CLIENT {
+    if !approved || Kind::of(&request) != Kind::First {
         return None;
     }
     let read = OpenRequest::read(request, now);
@@ -155,15 +178,15 @@ impl OpenRequest {
             groups: request.spec.groups.iter().flatten().cloned().collect(),
             usages: request.spec.usages.iter().flatten().cloned().collect(),
         };
-        let is_first = request.spec.signer_name == CLIENT;
+        let kind = Kind::of(&request);
         let wanted = std::str::from_utf8(&request.spec.request.0)
             .map_err(|_| "it is not text".to_owned())
             .and_then(certificate_request);
         let wanted = wanted.and_then(|wanted| {
-            let node = if is_first {
-                bootstrapping_node(&requester, &wanted)?
-            } else {
-                serving_node(&requester, &wanted)?
+            let node = match kind {
+                Kind::First => bootstrapping_node(&requester, &wanted)?,
+                Kind::Renewal => renewing_node(&requester, &wanted)?,
+                Kind::Serving => serving_node(&requester, &wanted)?,
             };
             Ok((node.to_owned(), wanted))
         });
@@ -172,7 +195,7 @@ impl OpenRequest {
             name: request.metadata.name.clone().unwrap_or_default(),
             requester,
             age: made.map_or(SignedDuration::ZERO, |made| now.duration_since(made.0)),
-            is_first,
+            kind,
             wanted,
             request,
         }
@@ -208,8 +231,10 @@ impl OpenRequest {
             Ok(machines) => machines.get(node),
             Err(failure) => return Verdict::Leave(failure.message.clone()),
         };
-        if !self.is_first {
-            return judge_serving(node, wanted, machine, self.age, cluster);
+        match self.kind {
+            Kind::First => {}
+            Kind::Renewal => return judge_renewal(node, machine, self.age, cluster),
+            Kind::Serving => return judge_serving(node, wanted, machine, self.age, cluster),
         }
         let verdict = judge_client(&self.requester, node, machine, registration, self.age, now, cluster);
         match first {
@@ -238,10 +263,7 @@ async fn registration(client: &Client, node: &str, now: Timestamp) -> AgentResul
 
 fn is_open(request: &CertificateSigningRequest, signer: &str) -> bool {
     let status = request.status.as_ref();
-    let is_renewal =
-        signer == CLIENT && request.spec.username.as_ref().is_some_and(|user| user.starts_with(NODE));
     request.spec.signer_name == signer
-        && !is_renewal
         && status.and_then(|status| status.conditions.as_ref()).is_none_or(Vec::is_empty)
         && status.and_then(|status| status.certificate.as_ref()).is_none()
 }
@@ -266,6 +288,8 @@ mod tests {
 
     use std::process::Command;
 
+    use k8s_openapi::ByteString;
+
     use super::*;
 
     /// A request of a kubelet with its role's token as the API server lists it, with a key of its own.
@@ -274,34 +298,31 @@ mod tests {
     }
 
     fn listed_by(user: &str, name: &str, node: &str, made_at: Timestamp) -> CertificateSigningRequest {
-        let subject = format!("/O=system:nodes/CN={NODE}{node}");
-        let key = tempfile::tempdir().unwrap();
-        let made = Command::new("openssl")
-            .args([
-                "req",
-                "-new",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-                "-nodes",
-                "-subj",
-                &subject,
-            ])
-            .arg("-keyout")
-            .arg(key.path().join("key.pem"))
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{made:?}");
+        let request = of_subject(&format!("/O=system:nodes/CN={NODE}{node}"), None);
         serde_json::from_value(json!({
             "metadata": { "name": name, "creationTimestamp": made_at.to_string() },
             "spec": {
                 "signerName": CLIENT, "username": user, "groups": ["system:bootstrappers"],
                 "usages": ["client auth", "digital signature"],
-                "request": base64::Engine::encode(&base64::engine::general_purpose::STANDARD, made.stdout),
+                "request": request,
             },
         }))
         .unwrap()
+    }
+
+    /// What a kubelet asks for, with a key of its own.
+    fn of_subject(subject: &str, names: Option<&str>) -> ByteString {
+        let key = tempfile::tempdir().unwrap();
+        let made = Command::new("openssl")
+            .args(["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
+            .args(["-subj", subject])
+            .args(names.iter().flat_map(|names| ["-addext".to_owned(), format!("subjectAltName={names}")]))
+            .arg("-keyout")
+            .arg(key.path().join("key.pem"))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        ByteString(made.stdout)
     }
 
     fn decided(mut request: CertificateSigningRequest, kind: &str) -> CertificateSigningRequest {
@@ -387,12 +408,131 @@ mod tests {
         let turn = in_turn(open);
         assert!(turn.iter().any(|one| one.name == "controller"), "the controller has its turn");
         assert!(turn.iter().any(|one| one.name == "node"), "the node has its turn");
-        assert_eq!(turn.iter().filter(|one| one.is_first).count(), AT_MOST);
+        assert_eq!(turn.iter().filter(|one| one.kind == Kind::First).count(), AT_MOST);
         // The oldest come first, whoever made them: of several for one node the first one wins.
         assert_eq!(
-            turn.iter().take_while(|one| one.is_first).last().map(|one| one.name.as_str()),
+            turn.iter().take_while(|one| one.kind == Kind::First).last().map(|one| one.name.as_str()),
             Some("controller")
         );
+    }
+
+    /// A kubelet's request for another client certificate, made with the one that it has.
+    fn renewal(name: &str, node: &str, minutes_ago: i64, now: Timestamp) -> CertificateSigningRequest {
+        let made_at = now - SignedDuration::from_mins(minutes_ago);
+        let mut request = listed_by(&format!("{NODE}{node}"), name, node, made_at);
+        request.spec.groups = Some(vec!["system:nodes".to_owned(), "system:authenticated".to_owned()]);
+        request
+    }
+
+    fn machine(state: &str, cluster: &str, role: &str) -> Machine {
+        let tags = [("slipway:cluster", cluster), ("slipway:role", role)];
+        Machine {
+            state: state.to_owned(),
+            tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            ..Machine::default()
+        }
+    }
+
+    /// Whoever was root on it has its key, and asks from anywhere.
+    #[test]
+    fn p13_a_node_whose_machine_is_gone_renews_nothing() {
+        let now: Timestamp = "2026-11-25T12:00:00Z".parse().unwrap();
+        let verdict = |request: &CertificateSigningRequest, machine: Option<Machine>| {
+            assert!(is_open(request, CLIENT), "it is left to nobody else");
+            let machines = machine.map(|machine| ("i-1".to_owned(), machine)).into_iter().collect();
+            let read = OpenRequest::read(request.clone(), now);
+            read.verdict(&Ok(machines), Registration::None, None, now, "c")
+        };
+        let denied = |verdict| matches!(verdict, Verdict::Deny(_));
+        let left = |verdict| matches!(verdict, Verdict::Leave(_));
+        let request = renewal("node-csr-1", "i-1", 1, now);
+        // P7: also years after its launch, and while the Node is silent or is not there.
+        for role in ["controller", "pool-general"] {
+            assert_eq!(verdict(&request, Some(machine("running", "c", role))), Verdict::Approve, "{role}");
+        }
+        for state in ["shutting-down", "terminated"] {
+            assert!(denied(verdict(&request, Some(machine(state, "c", "pool-general")))), "{state}");
+        }
+        for state in ["pending", "stopping", "stopped"] {
+            assert!(left(verdict(&request, Some(machine(state, "c", "pool-general")))), "{state}");
+        }
+        // EC2 shows a terminated instance for an hour.
+        assert!(denied(verdict(&renewal("node-csr-2", "i-1", 11, now), None)));
+        assert!(left(verdict(&request, None)), "EC2 may not have it yet, for a moment");
+        assert!(denied(verdict(&request, Some(machine("running", "another", "pool-general")))));
+        for role in ["etcd-0", "admin", ""] {
+            assert!(denied(verdict(&request, Some(machine("running", "c", role)))), "{role}");
+        }
+        // P7: the kubelet asks again, and has days left.
+        let unknown = Err(crate::failure::AgentError::passing(
+            crate::failure::FailureCode::ManageAws,
+            "EC2 does not answer",
+            "the next pass tries again",
+        ));
+        let read = OpenRequest::read(request.clone(), now);
+        assert!(left(read.verdict(&unknown, Registration::None, None, now, "c")));
+        // A renewal makes nobody's first certificate a second one.
+        assert_eq!(joins(decided(request, "Approved"), now), None);
+    }
+
+    #[test]
+    fn p13_who_asks_for_more_than_a_renewal_gets_nothing() {
+        type Change = fn(&mut CertificateSigningRequest);
+        let now: Timestamp = "2026-11-25T12:00:00Z".parse().unwrap();
+        let machines =
+            Ok(["i-1", "i-2"].map(|id| (id.to_owned(), machine("running", "c", "pool-general"))).into());
+        let verdict = |request: CertificateSigningRequest| {
+            OpenRequest::read(request, now).verdict(&machines, Registration::None, None, now, "c")
+        };
+        let cases: [(&str, Change); 6] = [
+            ("in another node's name", |request| request.spec.username = Some(format!("{NODE}i-2"))),
+            ("without a name of its own", |request| request.spec.username = Some(NODE.to_owned())),
+            ("not in the group of nodes", |request| request.spec.groups = Some(Vec::new())),
+            ("for a server", |request| {
+                request.spec.usages = Some(vec!["server auth".to_owned(), "digital signature".to_owned()]);
+            }),
+            ("for both", |request| {
+                request.spec.usages.get_or_insert_default().push("server auth".to_owned())
+            }),
+            ("with an administrator's subject", |request| {
+                request.spec.request = of_subject(&format!("/O=system:masters/CN={NODE}i-1"), None);
+            }),
+        ];
+        for (case, change) in cases {
+            let mut request = renewal("node-csr-1", "i-1", 1, now);
+            assert_eq!(verdict(request.clone()), Verdict::Approve);
+            change(&mut request);
+            assert!(matches!(verdict(request), Verdict::Deny(_)), "{case}");
+        }
+        let subject = format!("/O=system:nodes/CN={NODE}i-1");
+        for (subject, names) in [
+            (format!("/O=system:nodes/O=system:masters/CN={NODE}i-1"), None),
+            (format!("/O=system:nodes/OU=x/CN={NODE}i-1"), None),
+            (subject.clone(), Some("DNS:kubernetes.default.svc")),
+            (subject, Some("IP:10.0.0.1")),
+        ] {
+            let mut request = renewal("node-csr-1", "i-1", 1, now);
+            request.spec.request = of_subject(&subject, names);
+            assert!(matches!(verdict(request), Verdict::Deny(_)), "{subject} {names:?}");
+        }
+        // A node that is no instance, such as one that somebody joined by hand.
+        assert!(matches!(verdict(renewal("node-csr-1", "ip-10-0-0-1", 1, now)), Verdict::Deny(_)));
+    }
+
+    /// A node's thousand requests, and those of serving certificates that wait for EC2, delay no other node's renewal.
+    #[test]
+    fn p7_each_node_has_one_renewal_in_a_pass_the_newest_before_serving_certificates() {
+        let now: Timestamp = "2026-11-25T12:00:00Z".parse().unwrap();
+        let mut open: Vec<OpenRequest> = [("older", 9), ("newer", 1)]
+            .map(|(name, minutes)| OpenRequest::read(renewal(name, "i-1", minutes, now), now))
+            .into();
+        open.push(OpenRequest::read(renewal("other", "i-2", 3, now), now));
+        let mut serving = renewal("serving", "i-1", 0, now);
+        serving.spec.signer_name = SERVING.to_owned();
+        open.push(OpenRequest::read(serving, now));
+        open.push(OpenRequest::read(listed("first", "i-3", 0, now), now));
+        let names: Vec<String> = in_turn(open).into_iter().map(|one| one.name).collect();
+        assert_eq!(names, ["first", "newer", "other", "serving"]);
     }
 
     /// A kubelet that asks for a serving certificate again has forgotten its older key.

@@ -302,9 +302,8 @@ pub(super) fn of_use(
     for node in nodes.iter().filter(|node| matches!(node.standing, NodeState::Up | NodeState::Silent)) {
         for one in node.status.iter().flat_map(Serves::in_use) {
             let days = days_left(one.not_after, now);
-            // Kubelets renew their certificate when a tenth of its life or more is left.
-            let soon = if one.stored { SOON_DAYS } else { LATE_DAYS };
-            if days >= soon || (node.standing == NodeState::Silent && days < -1) {
+            let left_s = one.not_after.as_second() - now.as_second();
+            if left_s >= soon_s(&one) || (node.standing == NodeState::Silent && days < -1) {
                 continue;
             }
             let (why, help) = remedy(cluster, &one, manifest);
@@ -323,14 +322,23 @@ pub(super) fn of_use(
     fewer(findings)
 }
 
+/// From how many seconds before its end on a certificate is named: a stored one from the first threshold on, a kubelet's when a twelfth of its
+/// life is left. Kubelets renew it when a tenth or more is left.
+fn soon_s(one: &InUse<'_>) -> i64 {
+    const DAY_S: i64 = 86_400;
+    let life_s = one.not_after.as_second() - one.not_before.as_second();
+    if one.stored { SOON_DAYS * DAY_S } else { (life_s / 12).min(LATE_DAYS * DAY_S) }
+}
+
 /// Why a certificate in use was not replaced, and what helps.
 fn remedy(cluster: &str, one: &InUse<'_>, manifest: Option<&Manifest>) -> (&'static str, String) {
     let is_it =
         |manifest: &Manifest| manifest.assets.values().any(|entry| entry.fingerprint == one.fingerprint);
     match (one.stored, manifest.map(is_it)) {
         (false, _) => (
-            "its kubelet has not asked for another, or nobody signed it",
-            "see the kubelet's log there, and kubectl get csr".to_owned(),
+            "its kubelet has not asked for another, or no controller's node manager approved it",
+            "see the kubelet's log there, kubectl get csr, and /var/lib/slipway/slipway-node serves on each controller"
+                .to_owned(),
         ),
         (true, Some(false)) => (
             "the store has a newer one, which is not in use here yet",
@@ -469,6 +477,28 @@ mod tests {
             "{:?}",
             found[2]
         );
+    }
+
+    #[test]
+    fn p7_a_kubelets_certificate_is_named_when_its_kubelet_should_have_renewed_it_and_not_before() {
+        let now: Timestamp = "2026-11-22T12:00:00Z".parse().unwrap();
+        let after = |hours: i64| now + SignedDuration::from_hours(hours);
+        let named = |stored: bool, life_days: i64, left_h: i64| {
+            let one = InUse {
+                place: "kubelet",
+                served: false,
+                fingerprint: "f",
+                not_before: after(left_h - 24 * life_days),
+                not_after: after(left_h),
+                stored,
+            };
+            left_h * 3600 < soon_s(&one)
+        };
+        // Of thirty days the kubelet renews it when three are left, at the latest.
+        assert!(!named(false, 30, 72) && !named(false, 30, 61) && named(false, 30, 59));
+        // Of a year, as controllers of an earlier release sign them.
+        assert!(!named(false, 365, 145) && named(false, 365, 143));
+        assert!(!named(true, 365, 721) && named(true, 365, 719));
     }
 
     #[test]

@@ -132,6 +132,7 @@ pub(super) struct InUse<'a> {
     /// Whether it is a server's certificate.
     pub(super) served: bool,
     pub(super) fingerprint: &'a str,
+    pub(super) not_before: Timestamp,
     pub(super) not_after: Timestamp,
     /// Whether it is in the store. A kubelet's own certificates are not.
     pub(super) stored: bool,
@@ -160,6 +161,7 @@ impl Serves {
                 place: &served.name,
                 served: true,
                 fingerprint: &certificate.fingerprint,
+                not_before: certificate.not_before,
                 not_after: certificate.not_after,
                 stored,
             })
@@ -168,15 +170,17 @@ impl Serves {
             place: &held.path,
             served: false,
             fingerprint: &held.fingerprint,
+            not_before: held.not_before,
             not_after: held.not_after,
             stored: [KUBERNETES_DIR, ETCD_DIR].iter().any(|folder| held.path.starts_with(folder)),
         });
         served.chain(held)
     }
 
-    /// The certificate that expires first.
+    /// The certificate that expires first. A kubelet's live for a month and are renewed by themselves, so they are named only where there are no
+    /// others.
     pub(super) fn nearest(&self) -> Option<InUse<'_>> {
-        self.in_use().min_by_key(|one| one.not_after)
+        self.in_use().min_by_key(|one| (!one.stored, one.not_after))
     }
 }
 

@@ -16,6 +16,11 @@ use crate::role::Role;
 /// The label with the name of an object's add-on.
 pub const ADDON_LABEL: &str = "slipway/addon";
 
+/// The annotation of an object that only node managers of earlier releases apply, because those of this one do themselves what it is for:
+/// they delete it. A cluster keeps the agent that its lock pins, whatever the installation renders, so the object must be there for as long as
+/// some lock may pin an earlier one.
+pub const EARLIER_AGENTS: &str = "slipway/for-earlier-agents";
+
 /// The prefix of the tag that tells the cluster autoscaler a node label.
 pub const LABEL_TAG: &str = "k8s.io/cluster-autoscaler/node-template/label/";
 
@@ -211,6 +216,12 @@ pub struct Installed {
     pub version: String,
     /// Its Kubernetes objects, in the order in which they are applied.
     pub objects: Vec<Value>,
+}
+
+/// Whether an object of an add-on has the annotation [`EARLIER_AGENTS`].
+#[must_use]
+pub fn is_for_earlier_agents(object: &Value) -> bool {
+    object["metadata"]["annotations"].get(EARLIER_AGENTS).is_some()
 }
 
 impl AddonSet {

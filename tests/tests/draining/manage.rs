@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
-use slipway_core::release::AddonsPointer;
+use slipway_core::release::{AddonsPointer, is_for_earlier_agents};
 use slipway_core::role::Role;
 use slipway_credentials::bootstrap::{RoleToken, group};
 use slipway_node::failure::AgentResult;
@@ -88,7 +88,8 @@ async fn the_addons_of_a_rendered_cluster_are_kept_and_what_is_no_longer_wanted_
     let set = &cluster.rendered.rendering.addons;
     shelves.point(&set.to_json(), 1);
     let said = pass(&site, &shelves, &nobody).await.unwrap();
-    let objects: usize = set.addons.iter().map(|addon| addon.objects.len()).sum();
+    let objects = set.addons.iter().flat_map(|addon| &addon.objects);
+    let objects = objects.filter(|object| !is_for_earlier_agents(object)).count();
     assert_eq!(said["addons"]["state"], "applied", "{said}");
     assert_eq!(said["addons"]["objects"], objects);
     assert_eq!(said["addons"]["pruned"], json!([]));
@@ -296,6 +297,68 @@ async fn the_bootstrap_token_makes_nobody_a_node_that_stands() {
     assert_eq!(said["requests"]["approved"], json!(["system:node:i-7"]), "{said}");
     assert_eq!(named(&said["requests"], "denied"), ["copy", "shared"], "{said}");
     assert_eq!(named(&said["requests"], "left").len(), 1, "{said}");
+}
+
+/// Requests another client certificate, as a node that has one.
+async fn renew(cluster: &Kubernetes, name: &str, node: &str) {
+    let pem = pkcs10(&format!("/O=system:nodes/CN=system:node:{node}"), None);
+    let signer = ("kubernetes.io/kube-apiserver-client-kubelet", "client auth");
+    file(cluster, name, signer, (&format!("system:node:{node}"), &["system:nodes"]), &pem).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p13_a_node_renews_its_certificate_only_while_its_machine_runs() {
+    const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
+    let (site, shelves) = (site(&cluster), Shelves::default());
+    let running = machine("10.0.0.1", CLUSTER, "pool-general-a");
+    let terminated = Machine { state: "terminated".to_owned(), ..machine("10.0.0.2", CLUSTER, "controller") };
+    let machines = Machines(BTreeMap::from([("i-1".to_owned(), running), ("i-2".to_owned(), terminated)]));
+    let admin = cluster.admin();
+    let status = async |name: &str| {
+        let path = format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}");
+        admin.get(&path).await.unwrap().body["status"].take()
+    };
+    // In a cluster of an earlier agent, Kubernetes asks nothing about the machine.
+    let set = &cluster.rendered.rendering.addons;
+    let earlier: Vec<Value> = set
+        .addons
+        .iter()
+        .flat_map(|addon| &addon.objects)
+        .filter(|object| is_for_earlier_agents(object))
+        .cloned()
+        .collect();
+    cluster.apply(&earlier).await;
+    renew(&cluster, "by-kubernetes", "i-2").await;
+    let signed = async || status("by-kubernetes").await["certificate"].is_string();
+    cluster.until("kube-controller-manager", "renews for a machine that is gone", signed).await;
+    // This agent deletes what allows that.
+    let binding = format!("{BINDINGS}/{}", earlier[0]["metadata"]["name"].as_str().unwrap());
+    assert!(exists(&cluster, &binding).await);
+    shelves.point(&set.to_json(), 1);
+    let said = pass(&site, &shelves, &machines).await.unwrap();
+    assert_eq!(said["addons"]["state"], "applied", "{said}");
+    assert_eq!(said["addons"]["pruned"].as_array().unwrap().len(), earlier.len(), "{said}");
+    assert!(!exists(&cluster, &binding).await);
+
+    // The API server's authorizer hears of it a moment later.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    for (name, node) in [("runs", "i-1"), ("gone", "i-2"), ("unknown", "i-9")] {
+        renew(&cluster, name, node).await;
+    }
+    // Kubernetes had its time.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    for name in ["runs", "gone", "unknown"] {
+        assert_eq!(status(name).await, json!({}), "{name}");
+    }
+    let said = pass(&site, &shelves, &machines).await.unwrap();
+    let requests = &said["requests"];
+    assert_eq!(requests["approved"], json!(["system:node:i-1"]), "{said}");
+    assert_eq!(named(requests, "denied"), ["gone"], "{said}");
+    assert_eq!(named(requests, "left"), ["unknown"], "{said}");
+    let signed = async || status("runs").await["certificate"].is_string();
+    cluster.until("kube-controller-manager", "signs the renewal", signed).await;
+    assert!(status("gone").await["certificate"].is_null());
 }
 
 #[tokio::test(flavor = "multi_thread")]

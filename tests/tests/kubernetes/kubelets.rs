@@ -193,18 +193,22 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
         .await;
     assert!(range().await.unwrap().starts_with("10.2."), "{:?}", range().await);
 
-    // It can renew its own certificate, but not another node's.
+    // It can ask for another certificate for itself, but not for another node. Kubernetes leaves that to the node manager, too.
     let again = Request::by(&node, &cluster, "renewed", CLIENT, (&subject(NODE), None)).await;
     let (_, another) =
         certificate_request(&cluster, "anothers", CLIENT, &subject("i-00000000000000000"), None);
     assert_eq!(node.post(REQUESTS, &another).await.unwrap().status, 403);
+    assert!(!again.has("Approved").await, "its key alone renews nothing");
+    again.approve().await;
     again.certificate().await;
     assert!(!unapproved.has("Approved").await, "the token alone makes no node");
     // Only the node manager approves a serving certificate.
     let serving =
         Request::by(&node, &cluster, "serving", SERVING, (&subject(NODE), Some("IP:192.0.2.20"))).await;
     // One more round, so that the request has been processed.
-    Request::by(&node, &cluster, "renewed-twice", CLIENT, (&subject(NODE), None)).await.certificate().await;
+    let round = Request::by(&node, &cluster, "renewed-twice", CLIENT, (&subject(NODE), None)).await;
+    round.approve().await;
+    round.certificate().await;
     assert!(!serving.has("Approved").await);
     serving.approve().await;
     let certificate = serving.certificate().await;
@@ -220,7 +224,9 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
     )
     .await;
     kubelet_like.approve().await;
-    Request::by(&node, &cluster, "renewed-again", CLIENT, (&subject(NODE), None)).await.certificate().await;
+    let round = Request::by(&node, &cluster, "renewed-again", CLIENT, (&subject(NODE), None)).await;
+    round.approve().await;
+    round.certificate().await;
     assert!(kubelet_like.status().await["certificate"].is_null());
 }
 

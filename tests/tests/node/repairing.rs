@@ -14,7 +14,7 @@ use axum::response::Json;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_core::repair::Settings;
-use slipway_node::failure::AgentResult;
+use slipway_node::failure::{AgentError, AgentResult, FailureCode};
 use slipway_node::manage::{Cloud, Library, Machine, Site, pass};
 use tokio::net::TcpListener;
 
@@ -31,6 +31,8 @@ struct Held {
     contended: bool,
     /// Nodes cannot be listed.
     broken: bool,
+    /// The Nodes that were deleted, with the UID that they had to have.
+    deleted: Vec<(String, Value)>,
 }
 
 type Api = Arc<Mutex<Held>>;
@@ -83,6 +85,17 @@ async fn answer(State(api): State<Api>, request: Request) -> (StatusCode, Json<V
             (StatusCode::OK, Json(map))
         }
         ("PATCH", ..) => (StatusCode::OK, Json(given())),
+        ("DELETE", path, _) => {
+            let name = path.strip_prefix("/api/v1/nodes/").unwrap();
+            let Some(at) = held.nodes.iter().position(|node| node["metadata"]["name"] == name) else {
+                return refused(404);
+            };
+            let gone = held.nodes.remove(at);
+            let uid = given()["preconditions"]["uid"].clone();
+            assert_eq!(uid, gone["metadata"]["uid"], "of one that was registered anew nothing is known");
+            held.deleted.push((name.to_owned(), uid));
+            (StatusCode::OK, Json(gone))
+        }
         ("GET", path, _) if path.ends_with("certificatesigningrequests") => {
             (StatusCode::OK, Json(list("CertificateSigningRequestList", &[])))
         }
@@ -119,7 +132,13 @@ struct Account {
     stranger: Option<&'static str>,
     /// A machine that EC2 does not have, or shows as terminated.
     gone: Option<(&'static str, Gone)>,
+    /// EC2 has no machine whose id begins with this.
+    lacks: Option<&'static str>,
+    /// EC2 does not answer.
+    silent: bool,
     reported: Mutex<Vec<String>>,
+    /// How many machines EC2 was asked about, in each call.
+    asked: Mutex<Vec<usize>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +149,8 @@ enum Gone {
 
 impl Account {
     fn with(role: &'static str) -> Self {
-        Self { role, stranger: None, gone: None, reported: Mutex::default() }
+        let (reported, asked) = (Mutex::default(), Mutex::default());
+        Self { role, stranger: None, gone: None, lacks: None, silent: false, reported, asked }
     }
 
     fn reported(&self) -> Vec<String> {
@@ -150,7 +170,12 @@ impl Cloud for Account {
                 ..Machine::default()
             }
         };
+        self.asked.lock().unwrap().push(ids.len());
+        if self.silent {
+            return Err(AgentError::passing(FailureCode::ManageAws, "EC2 does not answer", "wait"));
+        }
         let known = ids.iter().filter(|id| self.gone != Some((id, Gone::Unknown)));
+        let known = known.filter(|id| self.lacks.is_none_or(|lacks| !id.starts_with(lacks)));
         Ok(known.map(|id| ((*id).to_owned(), machine(id))).collect())
     }
 
@@ -209,17 +234,32 @@ impl Controller {
         Self { root }
     }
 
+    /// Its last look for Nodes whose machines are gone, which found this one, was so many seconds ago.
+    fn found_gone(&self, name: &str, seconds_ago: u64) {
+        let up = std::fs::read_to_string("/proc/uptime").unwrap();
+        let up: f64 = up.split(' ').next().unwrap().parse().unwrap();
+        let at = (up as u64).saturating_sub(seconds_ago);
+        let seen = json!({ "lookedS": at, "goneS": { name: at } });
+        let path = self.root.path().join("run/slipway-manage/gone.json");
+        std::fs::write(path, seen.to_string()).unwrap();
+    }
+
     fn seen(&self) -> bool {
         Path::new(self.root.path()).join("run/slipway-manage/workers.json").exists()
     }
 
     async fn pass(&self, account: &Account) -> Value {
+        self.part(account, "repair").await
+    }
+
+    /// That part of what a pass says.
+    async fn part(&self, account: &Account, part: &str) -> Value {
         let site = Site {
             root: self.root.path().to_owned(),
             cluster: "c".to_owned(),
             node: "i-0a1b2c3d4e5f60701".to_owned(),
         };
-        pass(&site, &Empty, account).await.unwrap()["repair"].take()
+        pass(&site, &Empty, account).await.unwrap()[part].take()
     }
 }
 
@@ -349,7 +389,10 @@ async fn a_repaired_worker_that_is_gone_does_not_hold_its_pool_because_its_node_
         // Whoever reads the status can delete the Node.
         let of_gone =
             said["unready"].as_array().unwrap().iter().find(|one| one["node"] == WORKERS[0]).unwrap();
-        let why = format!("its machine is gone, and its Node is not: kubectl delete node {}", WORKERS[0]);
+        let why = format!(
+            "its machine is gone: if no controller deletes its Node within the hour, kubectl delete node {}",
+            WORKERS[0]
+        );
         assert_eq!((&of_gone["repair"], &of_gone["why"]), (&json!("waits"), &json!(why)), "{said}");
     }
 }
@@ -370,6 +413,134 @@ async fn nodes_whose_machines_are_gone_do_not_count_as_workers_that_are_not_read
     let account = Account { gone: Some((WORKERS[0], Gone::Unknown)), ..Account::with("pool-general") };
     let said = Controller::that_saw(&url, &watched).pass(&account).await;
     assert_eq!(account.reported(), [WORKERS[1]], "{said}");
+}
+
+/// Somebody who copied its kubelet's key keeps the Node of a machine that is gone Ready.
+#[tokio::test]
+async fn p13_a_node_whose_machine_is_gone_passes_neither_for_a_healthy_worker_nor_for_a_successor() {
+    for gone in [Gone::Unknown, Gone::Terminated] {
+        // With it, two of four workers are not Ready. Without it, two of three: too many to blame the machines.
+        let (url, api) = start().await;
+        one_is_silent(&api, "on");
+        {
+            let mut held = api.lock().unwrap();
+            held.nodes.push(node("i-0a1b2c3d4e5f60714", "Unknown"));
+        }
+        let watched = [(WORKERS[0], 7200), ("i-0a1b2c3d4e5f60714", 3600)];
+        let account = Account { gone: Some((WORKERS[2], gone)), ..Account::with("pool-general") };
+        let said = Controller::that_saw(&url, &watched).pass(&account).await;
+        assert_eq!(account.reported(), [""; 0], "{said}");
+        let why = said["unready"][0]["why"].as_str().unwrap();
+        assert!(why.starts_with("2 of 3 workers of "), "{why}");
+        let account = Account::with("pool-general");
+        let said = Controller::that_saw(&url, &watched).pass(&account).await;
+        assert_eq!(account.reported(), [WORKERS[0]], "with a machine behind it, it counts: {said}");
+
+        // Its Node is younger than the last repair, and no other is.
+        let before = |minutes| json!(Timestamp::now() - jiff::SignedDuration::from_mins(minutes));
+        let (url, api) = start().await;
+        one_is_silent(&api, "on");
+        {
+            let mut held = api.lock().unwrap();
+            held.nodes[2]["metadata"]["creationTimestamp"] = before(20);
+            let begun = json!({ "node": "i-0a1b2c3d4e5f60715", "uid": "uid-before", "at": before(30) });
+            let text = json!({ "pools": { "general": begun } }).to_string();
+            let ledger = json!({
+                "kind": "ConfigMap", "apiVersion": "v1",
+                "metadata": { "name": "slipway-repairs", "namespace": "kube-system", "resourceVersion": "7" },
+                "data": { "ledger.json": text },
+            });
+            held.maps.insert("slipway-repairs".to_owned(), ledger);
+        }
+        let account = Account { gone: Some((WORKERS[2], gone)), ..Account::with("pool-general") };
+        let said = Controller::new(&url, 3600).pass(&account).await;
+        assert_eq!(account.reported(), [""; 0], "{said}");
+        let why = said["unready"][0]["why"].as_str().unwrap();
+        assert!(why.starts_with("no successor of i-0a1b2c3d4e5f60715"), "{why}");
+        let account = Account::with("pool-general");
+        Controller::new(&url, 3600).pass(&account).await;
+        assert_eq!(account.reported(), [WORKERS[0]]);
+    }
+}
+
+#[tokio::test]
+async fn if_ec2_does_not_answer_no_worker_is_taken_for_one_whose_machine_is_gone() {
+    let (url, api) = start().await;
+    one_is_silent(&api, "on");
+    let account = Account { silent: true, ..Account::with("pool-general") };
+    let controller = Controller::new(&url, 3600);
+    let said = controller.pass(&account).await;
+    assert_eq!(said["error"]["message"], "EC2 does not answer", "{said}");
+    controller.found_gone(WORKERS[2], 700);
+    let said = controller.part(&account, "goneNodes").await;
+    assert_eq!(said["error"]["message"], "EC2 does not answer", "{said}");
+    assert_eq!((account.reported().len(), api.lock().unwrap().deleted.len()), (0, 0));
+}
+
+/// The cloud controller manager deletes such Nodes only if they are not Ready.
+#[tokio::test]
+async fn p13_a_node_that_is_ready_is_deleted_if_its_machine_is_gone_in_two_looks_ten_minutes_apart() {
+    for gone in [Gone::Unknown, Gone::Terminated] {
+        let (url, api) = start().await;
+        one_is_silent(&api, "warn");
+        api.lock().unwrap().nodes.push(node("ip-10-0-0-1", "True"));
+        let account = Account { gone: Some((WORKERS[2], gone)), ..Account::with("pool-general") };
+        let controller = Controller::new(&url, 0);
+        let said = controller.part(&account, "goneNodes").await;
+        assert_eq!(said, json!({ "state": "looked", "gone": [WORKERS[2]], "deleted": [] }));
+        // All at once, with the controller itself.
+        assert_eq!(*account.asked.lock().unwrap(), [4]);
+        assert_eq!(controller.part(&account, "goneNodes").await, json!({ "state": "rests" }));
+        controller.found_gone(WORKERS[2], 590);
+        assert_eq!(controller.part(&account, "goneNodes").await, json!({ "state": "rests" }));
+        controller.found_gone(WORKERS[2], 610);
+        // It was registered anew in between.
+        api.lock().unwrap().nodes[2]["metadata"]["uid"] = json!("another");
+        let said = controller.part(&account, "goneNodes").await;
+        assert_eq!(said, json!({ "state": "looked", "gone": [WORKERS[2]], "deleted": [WORKERS[2]] }));
+        assert_eq!(api.lock().unwrap().deleted, [(WORKERS[2].to_owned(), json!("another"))]);
+        // Another one was gone before, and is there again.
+        controller.found_gone(WORKERS[1], 610);
+        let said = controller.part(&account, "goneNodes").await;
+        assert_eq!(said, json!({ "state": "looked", "gone": [], "deleted": [] }));
+        assert_eq!(api.lock().unwrap().deleted.len(), 1);
+    }
+}
+
+/// Such as one of another account, or of another region.
+#[tokio::test]
+async fn an_answer_of_ec2_without_the_controller_that_asks_deletes_no_node() {
+    let (url, api) = start().await;
+    one_is_silent(&api, "warn");
+    let account = Account { lacks: Some("i-"), ..Account::with("pool-general") };
+    let controller = Controller::new(&url, 0);
+    controller.found_gone(WORKERS[2], 610);
+    let said = controller.part(&account, "goneNodes").await;
+    let why = said["error"]["message"].as_str().unwrap();
+    assert!(why.starts_with("EC2 says that this controller, i-0a1b2c3d4e5f60701, does not exist"), "{why}");
+    assert!(api.lock().unwrap().deleted.is_empty());
+}
+
+/// A pool of a hundred machines was scaled down, and there is no cloud controller manager.
+#[tokio::test]
+async fn one_look_deletes_five_nodes_at_most() {
+    let (url, api) = start().await;
+    one_is_silent(&api, "warn");
+    let controller = Controller::new(&url, 0);
+    let names: Vec<String> = (0..8).map(|number| format!("i-0a1b2c3d4e5f6079{number}")).collect();
+    api.lock().unwrap().nodes.extend(names.iter().map(|name| node(name, "Unknown")));
+    controller.found_gone(&names[0], 610);
+    let path = controller.root.path().join("run/slipway-manage/gone.json");
+    let mut seen: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let at = seen["lookedS"].clone();
+    for name in &names {
+        seen["goneS"][name] = at.clone();
+    }
+    std::fs::write(&path, seen.to_string()).unwrap();
+    let account = Account { lacks: Some("i-0a1b2c3d4e5f6079"), ..Account::with("pool-general") };
+    let said = controller.part(&account, "goneNodes").await;
+    assert_eq!(said["gone"].as_array().unwrap().len(), 8, "{said}");
+    assert_eq!(said["deleted"], json!(names[..5]), "{said}");
 }
 
 #[tokio::test]

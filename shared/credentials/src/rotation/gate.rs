@@ -14,7 +14,9 @@ use slipway_core::role::{CA, KUBELET_CA, Role, SERVICE_ACCOUNT, predecessor, suc
 use super::{Rotation, Stage, reached};
 use crate::{Manifest, policy};
 
-/// The default lifetime of kubelet certificates from kube-controller-manager, and of pods' tokens that kube-apiserver extends.
+/// The default lifetime of kubelet certificates from kube-controller-manager, and of pods' tokens that kube-apiserver extends. Agents of this
+/// release have certificates signed for thirty days (agent, `kube/controller_manager.rs`). But kubelets of clusters that ran before have some
+/// of a year, and a cluster's lock may pin an earlier agent: nobody who holds such a certificate may be locked out (P7).
 const YEAR: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// Allowance for differing clocks and backdating.
 const SLACK: SignedDuration = SignedDuration::from_hours(1);

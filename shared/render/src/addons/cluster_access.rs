@@ -5,12 +5,15 @@
 //! permissions. This add-on has no image and cannot be turned off. Every group in a certificate or token must be bound here or by
 //! Kubernetes itself, which a test checks.
 //!
-//! Serving certificates of kubelets, and the first client certificate of a node, are approved by the node manager, which checks the
-//! instance behind the name. Kubernetes' own approver would approve the latter for anyone with the bootstrap token and in any node's
-//! name. kubeadm binds `nodeclient` for that; these bindings do not:
+//! All certificates of kubelets are approved by the node manager, which checks the instance behind the name. Kubernetes' own approver would
+//! approve a node's first one for anyone with the bootstrap token and in any node's name, and a renewal for anyone with the node's key, also
+//! when its machine is long gone. kubeadm binds `nodeclient` and `selfnodeclient` for that:
 //! <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#client-and-serving-certificates>
+//! Without a binding the approver leaves a request to others: `handle` in kubernetes `pkg/controller/certificates/approver/sarapprove.go`
+//! returns an `IgnorableError` if its subject access review is not allowed, and denies nothing.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use slipway_core::release::EARLIER_AGENTS;
 use slipway_credentials::bootstrap::BOOTSTRAPPERS;
 use slipway_credentials::policy::{CLUSTER_ADMINS, KUBELET_API_ADMINS};
 
@@ -25,23 +28,27 @@ const NODES: &str = "system:nodes";
 /// <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#authorize-kubelet-to-create-csr> and of
 /// <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#approval>.
 /// The role of an existing binding cannot be changed, so a binding to another role needs another name.
-const BINDINGS: [(&str, &str, &str); 4] = [
+const BINDINGS: [(&str, &str, &str); 3] = [
     // A kubelet requests its first certificate with the bootstrap token.
     ("slipway:node-bootstrappers", "system:node-bootstrapper", BOOTSTRAPPERS),
-    // The node manager approves it, and the node may renew it, for itself only.
-    (
-        "slipway:approve-renewed-node-certificates",
-        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
-        NODES,
-    ),
     // The API server calls kubelets for logs, exec, port-forward and metrics.
     ("slipway:kubelet-api-admins", "system:kubelet-api-admin", KUBELET_API_ADMINS),
     ("slipway:cluster-admins", "cluster-admin", CLUSTER_ADMINS),
 ];
 
+/// By it, Kubernetes approves renewals itself. Node managers of earlier releases leave them to Kubernetes: without it, certificates would expire
+/// (P7) in a cluster whose lock pins an earlier agent, and after a roll back to one. Node managers of this release delete it.
+const BY_KUBERNETES: (&str, &str, &str) = (
+    "slipway:approve-renewed-node-certificates",
+    "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+    NODES,
+);
+
 pub(super) fn objects(kit: &Kit<'_, '_>) -> Vec<Value> {
     let bind = |(name, role, group): (&str, &str, &str)| kit.cluster_role_binding_of_group(name, role, group);
-    BINDINGS.map(bind).into()
+    let mut by_kubernetes = bind(BY_KUBERNETES);
+    by_kubernetes["metadata"]["annotations"] = json!({ EARLIER_AGENTS: "" });
+    BINDINGS.map(bind).into_iter().chain([by_kubernetes]).collect()
 }
 
 #[cfg(test)]
@@ -51,6 +58,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use slipway_core::cluster::NetworkProvider;
+    use slipway_core::release::is_for_earlier_agents;
     use slipway_core::role::Role;
     use slipway_credentials::policy::{self, Part};
     use slipway_credentials::{AssetKind, CertificateProfile};
@@ -98,8 +106,25 @@ mod tests {
         // All identities are covered, and nothing is bound that has no members.
         assert_eq!(identities.len(), 6, "{identities:?}");
         for group in bound {
-            assert!(identities.contains(group) || group == NODES, "nobody is in `{group}`");
+            assert!(identities.contains(group), "nobody is in `{group}`");
         }
+    }
+
+    /// Kubernetes' approvers of kubelets' certificates know no machines.
+    #[test]
+    fn p13_nothing_that_this_release_applies_lets_kubernetes_approve_certificates_of_nodes() {
+        let set = rendered(&cluster()).addons;
+        let objects = set.addons.iter().flat_map(|addon| &addon.objects);
+        let (earlier, applied): (Vec<&Value>, Vec<&Value>) =
+            objects.partition(|object| is_for_earlier_agents(object));
+        let text = serde_json::to_string(&applied).unwrap();
+        for approver in ["nodeclient", "selfnodeclient", "selfnodeserver"] {
+            assert!(!text.contains(&format!("certificatesigningrequests:{approver}")), "{approver}");
+        }
+        // P7: agents of earlier releases approve no renewals, and a lock may pin one.
+        let names: Vec<&Value> = earlier.iter().map(|object| &object["metadata"]["name"]).collect();
+        assert_eq!(names, [BY_KUBERNETES.0]);
+        assert_eq!(earlier[0]["roleRef"]["name"], BY_KUBERNETES.1);
     }
 
     #[test]
@@ -121,6 +146,6 @@ mod tests {
         }
         let set = rendered(&cluster).addons;
         assert_eq!(set.addons.len(), 1);
-        assert_eq!(set.addons[0].objects.len(), BINDINGS.len());
+        assert_eq!(set.addons[0].objects.len(), BINDINGS.len() + 1);
     }
 }
