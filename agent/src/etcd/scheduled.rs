@@ -273,8 +273,8 @@ async fn claim(
     }
     // It exists, so the read was not denied because it is missing: another member has just written it, or nobody can read it (an archived object:
     // "InvalidObjectState"; one under a KMS key of its writer: "AccessDenied").
-    let again = ledger(bucket, cluster).await?;
-    if again.denied.is_none() {
+    let reread = ledger(bucket, cluster).await?;
+    if reread.denied.is_none() {
         return Ok(None);
     }
     match write(bucket, cluster, claimed, &Condition::Always).await? {
