@@ -71,9 +71,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         printer.result("nothing is destroyed\n", &machine);
         return Ok(Exit::Findings);
     }
-    let asked =
+    let request =
         DestroyRequested { cluster: name.to_owned(), without_snapshot: args.without_snapshot, at: None };
-    args.bus.publish_destruction(&cloud, asked).await?;
+    args.bus.publish_destruction(&cloud, request).await?;
     let text = format!(
         "asked that {name} be destroyed: slipway status --cluster {name} says within a minute that it is\n"
     );

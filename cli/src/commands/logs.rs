@@ -168,8 +168,8 @@ async fn machine(cloud: &Cloud, whom: &Whom) -> Result<Machine, CliError> {
     };
     match whom {
         Whom::Instance(instance) => {
-            let of = machines.iter().find(|(_, of_role)| of_role.contains(instance));
-            if let Some((role, _)) = of {
+            let listed = machines.iter().find(|(_, of_role)| of_role.contains(instance));
+            if let Some((role, _)) = listed {
                 return standing(role, instance).await;
             }
             let found = reporter(cloud, None, instance).await?.ok_or_else(|| {

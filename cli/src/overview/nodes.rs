@@ -254,7 +254,7 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
         let known = role.parse::<Role>().ok();
         let planned = known.and_then(|role| release.map(|release| release.roles.get(&role)));
         let mut machines: Vec<Node> = machines.into_values().collect();
-        stand(&mut machines, planned.flatten(), planned.is_some_and(|planned| planned.is_none()), now);
+        set_states(&mut machines, planned.flatten(), planned.is_some_and(|planned| planned.is_none()), now);
         nodes.extend(machines);
     }
     nodes.sort_by(|one, other| {
@@ -272,7 +272,7 @@ fn last_report_at(node: &Node) -> Option<Timestamp> {
 }
 
 /// Sets the state of the machines of one role. `gone`: the release does not have the role any more.
-fn stand(machines: &mut [Node], planned: Option<&NodeRole>, gone: bool, now: Timestamp) {
+fn set_states(machines: &mut [Node], planned: Option<&NodeRole>, gone: bool, now: Timestamp) {
     machines.sort_by_key(|node| Reverse((node.heard, last_report_at(node))));
     // A machine that came up later shows that the obstacle is gone.
     let up = |node: &Node| match &node.bootstrap {

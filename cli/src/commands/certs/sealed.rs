@@ -97,7 +97,7 @@ async fn bundle_problem<O: Objects, K: Keys>(
     Ok(match plain {
         Err(problem) => Some(problem),
         Ok(plain) => {
-            let other = digest_key.is_some_and(|of| keyed_hex(of.expose(), plain.expose()) != digest);
+            let other = digest_key.is_some_and(|key| keyed_hex(key.expose(), plain.expose()) != digest);
             other.then(|| "it holds other credentials than its name says".to_owned())
         }
     })

@@ -26,7 +26,7 @@ use crate::overview::plain;
 use crate::printer::Printer;
 
 /// The pause between two queries of Run Command.
-const LOOKS: Duration = Duration::from_secs(3);
+const POLL_PAUSE: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
     let now = Timestamp::now();
@@ -104,7 +104,7 @@ async fn bring_back(cloud: &Cloud, recovery: &mut Recovery, printer: &Printer) -
             line(&waits);
             words = waits;
         }
-        sleep(LOOKS).await;
+        sleep(POLL_PAUSE).await;
     }
 }
 
