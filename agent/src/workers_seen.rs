@@ -79,7 +79,7 @@ mod tests {
             leaving: false,
         };
         let mut seen = WorkerRecord::default();
-        seen.watch.look(&[ill], 100);
+        seen.watch.record(&[ill], 100);
         seen.write(root.path()).unwrap();
         assert_eq!(WorkerRecord::read(root.path()), seen);
         std::fs::write(below(root.path(), SEEN), "no JSON").unwrap();

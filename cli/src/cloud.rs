@@ -12,7 +12,7 @@ use slipway_aws::{AutoScaling, Aws, EventBus, InstalledStack, KmsKeys, RunComman
 use slipway_core::event::{DestroyRequested, Event};
 use slipway_core::keys;
 use slipway_core::status::Desired;
-use slipway_crypto::verify::{File, Found};
+use slipway_crypto::verify::{File, FileContent};
 use slipway_flows::environment::{Environment, REGION, Render as RenderSettings};
 use slipway_flows::error::FlowError;
 use slipway_flows::ports::Bus as _;
@@ -452,11 +452,11 @@ impl Cloud {
 
     async fn read(&self, path: String, listed: Listed) -> Result<File, CliError> {
         let found = if listed.size > MOST_BYTES {
-            Found::Not(format!("{} bytes are more than any certificate or key has", listed.size))
+            FileContent::Unreadable(format!("{} bytes are more than any certificate or key has", listed.size))
         } else {
             match flow(self.assets().get(&listed.key).await)? {
-                Some(object) => Found::Bytes(Secret::new(object.bytes)),
-                None => Found::Not("it was removed a moment ago".to_owned()),
+                Some(object) => FileContent::Bytes(Secret::new(object.bytes)),
+                None => FileContent::Unreadable("it was removed a moment ago".to_owned()),
             }
         };
         // IAM controls access to objects, so a file mode says nothing.

@@ -110,7 +110,7 @@ pub async fn restore(
     // After those: a replacement that was interrupted is not forgotten, nor its token.
     if request.stage == RestoreStage::Discard {
         remove(&work)?;
-        return Ok(unchanged(RestoreMark::of(request.snapshot.clone(), token, members)));
+        return Ok(unchanged(RestoreMark::new(request.snapshot.clone(), token, members)));
     }
     if token == local.config.etcd.initial_cluster_token {
         return Err(token_used(&token, "the cluster was founded with it"));
@@ -128,7 +128,7 @@ pub async fn restore(
     let made = match read(&work.join(MARK))?.filter(same).filter(|_| work.join("data").exists()) {
         Some(done) => Ok(done),
         None => {
-            let mark = RestoreMark::of(request.snapshot.clone(), token, members);
+            let mark = RestoreMark::new(request.snapshot.clone(), token, members);
             let mark = RestoreMark { bump: Some(request.bump), tokens_before, ..mark };
             make(local, endpoints, &node, &draft, mark, request.sha256.as_deref()).await
         }

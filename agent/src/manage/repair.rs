@@ -78,12 +78,12 @@ pub(super) async fn repair(
     }
     let (workers, settings) = listed?;
     let mut seen = WorkerRecord { watch: before.watch.clone(), unready: Vec::new() };
-    seen.watch.look(&workers, uptime_s);
+    seen.watch.record(&workers, uptime_s);
     let now = Timestamp::now();
     let mut begun = Ledger::default();
     let mut ill = decide(&workers, &seen.watch, &begun, &settings, now);
     let mut repaired = Vec::new();
-    if ill.iter().any(|one| one.verdict != Verdict::Told) {
+    if ill.iter().any(|one| one.verdict != Verdict::Reported) {
         let mut stored = stored::read::<Ledger>(client).await?;
         let mut counted = workers;
         let mut aside = split_off_terminated(cloud, &mut counted, ill).await?;

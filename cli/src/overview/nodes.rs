@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
-use slipway_core::node::report::{Held, Served, UnreadyWorker};
+use slipway_core::node::report::{CertificateOnNode, Served, UnreadyWorker};
 use slipway_core::node::space::EtcdSpace;
 use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeStatus};
 use slipway_core::release::{NodeRole, Rendering};
@@ -117,7 +117,7 @@ pub(crate) struct Serves {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) etcd_space: Option<EtcdSpace>,
     pub(crate) served: Vec<Served>,
-    held: Vec<Held>,
+    held: Vec<CertificateOnNode>,
     pub(crate) at: Timestamp,
     pub(crate) heard: Timestamp,
     config: Option<String>,
@@ -202,7 +202,7 @@ impl From<(&NodeStatus, Timestamp)> for Serves {
             as_asked: status.applied.as_asked,
             problems: problems(status),
             unready: status.unready.clone(),
-            etcd_space: status.etcd.as_ref().and_then(EtcdSpace::of),
+            etcd_space: status.etcd.as_ref().and_then(EtcdSpace::from_health),
             ready: status.node.as_ref().map(|node| node.ready),
             served: status.served.clone(),
             held: status.held.clone(),

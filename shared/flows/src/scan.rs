@@ -179,20 +179,22 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
 async fn tend_snapshots(
     assets: &(impl Objects + Removal),
     cluster: &str,
-    look: FlowResult<Option<snapshots::Look>>,
+    snapshots: FlowResult<Option<snapshots::SnapshotScan>>,
     decision: &mut Decision,
 ) -> FlowResult<Option<Timestamp>> {
-    let Some(look) = look.or_else(|error| if error.is_transient() { Err(error) } else { Ok(None) })? else {
+    let Some(snapshots) =
+        snapshots.or_else(|error| if error.is_transient() { Err(error) } else { Ok(None) })?
+    else {
         return Ok(None);
     };
-    match look.act(assets, cluster).await {
+    match snapshots.act(assets, cluster).await {
         Err(error) if !error.is_transient() => {
             decision.findings.push(snapshots::not_tended(cluster, &error));
             decision.next.findings.clone_from(&decision.findings);
         }
         acted => acted?,
     }
-    Ok(look.newest)
+    Ok(snapshots.newest)
 }
 
 /// What a scan would do.
@@ -224,7 +226,7 @@ pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
     }))
 }
 
-impl observe::Seen {
+impl observe::Observation {
     fn decide(&self, machines: &Machines, request: &RenewalRequest, now: Timestamp) -> Decision {
         let mut cluster = self.cluster.clone();
         if !self.may_renew {

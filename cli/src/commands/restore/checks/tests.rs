@@ -19,7 +19,7 @@ fn urls(numbers: &[u32]) -> BTreeMap<String, String> {
 }
 
 fn answered(sha256: &str, bumped: bool) -> Result<Restored, String> {
-    let mark = RestoreMark::of("20261121T204500Z".to_owned(), "t".to_owned(), String::new());
+    let mark = RestoreMark::new("20261121T204500Z".to_owned(), "t".to_owned(), String::new());
     let mark = RestoreMark { sha256: sha256.to_owned(), bumped, started: true, ..mark };
     let kept_aside = Some("/var/lib/etcd/data.before-1".to_owned());
     Ok(Restored { changed: true, mark, kept_aside, etcd: RestoredEtcd::Serving, reason: None })
