@@ -537,7 +537,7 @@ mod tests {
             "failure_budget": 1, "windows": [],
         });
         let policy = serde_json::from_value(policy).unwrap();
-        let plan = slipway_plan::plan(&Baseline::whole(Some(release("a"))), &release("b"), &policy);
+        let plan = slipway_plan::plan(&Baseline::single_release(Some(release("a"))), &release("b"), &policy);
         let desired = Desired {
             format: 1,
             spec_version: "v2".to_owned(),

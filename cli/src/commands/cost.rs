@@ -78,7 +78,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let site = SiteArgs::default().site(&cluster, None);
     let registry = LocalRegistry::new(false);
     let rendered =
-        prepared(&nothing, &keys, &registry, &site, &cluster.name, &source, &Baseline::whole(None)).await?;
+        prepared(&nothing, &keys, &registry, &site, &cluster.name, &source, &Baseline::single_release(None))
+            .await?;
     let rendering = match rendered {
         Ok(prepared) => prepared.rendering,
         Err(findings) => {

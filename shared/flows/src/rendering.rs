@@ -420,7 +420,7 @@ async fn name_is_taken(
         if is_same && assets.head(&keys::desired(other)).await?.is_some() {
             return Ok(Some(Diagnostic {
                 help: Some("choose a name that differs in more than upper and lower case".to_owned()),
-                ..Diagnostic::whole(
+                ..Diagnostic::for_whole_spec(
                     "cluster-name-taken",
                     format!(
                         "a cluster `{other}` exists, and DNS ignores case: both clusters would have the same names in a hosted zone"

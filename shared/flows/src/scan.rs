@@ -179,22 +179,20 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
 async fn tend_snapshots(
     assets: &(impl Objects + Removal),
     cluster: &str,
-    snapshots: FlowResult<Option<snapshots::SnapshotScan>>,
+    scan: FlowResult<Option<snapshots::SnapshotScan>>,
     decision: &mut Decision,
 ) -> FlowResult<Option<Timestamp>> {
-    let Some(snapshots) =
-        snapshots.or_else(|error| if error.is_transient() { Err(error) } else { Ok(None) })?
-    else {
+    let Some(scan) = scan.or_else(|error| if error.is_transient() { Err(error) } else { Ok(None) })? else {
         return Ok(None);
     };
-    match snapshots.act(assets, cluster).await {
+    match scan.act(assets, cluster).await {
         Err(error) if !error.is_transient() => {
             decision.findings.push(snapshots::not_tended(cluster, &error));
             decision.next.findings.clone_from(&decision.findings);
         }
         acted => acted?,
     }
-    Ok(snapshots.newest)
+    Ok(scan.newest)
 }
 
 /// What a scan would do.

@@ -26,7 +26,7 @@ impl Life {
     }
 
     fn baseline(&self) -> Baseline {
-        Baseline::whole(self.deployed.clone())
+        Baseline::single_release(self.deployed.clone())
     }
 
     /// As the render function does: settle, render, plan.
