@@ -89,7 +89,7 @@ async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliE
     let mut machine =
         json!({ "ok": true, "cluster": cloud.cluster, "certificates": names, "asked": !args.dry_run });
     if args.dry_run {
-        printer.result(&format!("would be issued anew: {list}\nnothing was changed\n"), &machine);
+        printer.result(&format!("would be reissued: {list}\nnothing was changed\n"), &machine);
         return Ok(Exit::Done);
     }
     let desired = etag(cloud).await?;

@@ -97,7 +97,7 @@ struct Plan<'c> {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     if args.yes && !args.cloud.is_named() {
-        let help = "name it: slipway restore SNAPSHOT --yes --cluster NAME; a default cluster is restored only after a question";
+        let help = "name it: slipway restore SNAPSHOT --yes --cluster NAME; with --yes the cluster must be named, because the default could be the wrong one";
         return Err(CliError::usage("no cluster is named", help));
     }
     let (cloud, now) = (args.cloud.named().await?, Timestamp::now());

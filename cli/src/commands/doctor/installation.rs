@@ -452,7 +452,10 @@ fn of_key(key: &KeyRead) -> Vec<Finding> {
         Err(unread) => all.push(unknown("key", unread)),
     }
     if all.is_empty() {
-        all.push(ok("key", format!("{arn} is enabled and rotated, and IAM decides who may use it; you may")));
+        all.push(ok(
+            "key",
+            format!("{arn} is enabled and rotated; IAM policies control its use, and allow you to use it"),
+        ));
     }
     all
 }

@@ -357,7 +357,7 @@ fn of_room(about: &str, region: &str, room: &Room) -> Option<Finding> {
     let Amount { launch, most } = room.needed;
     Some(if fits(launch) {
         let message = format!(
-            "there is room for the launch, but not with all pools at their maximum while machines are replaced, which needs {most}: {state}"
+            "the quota is enough for the launch, but a rollout with all pools at their maximum needs {most}: {state}"
         );
         warning(about, message, help)
     } else {

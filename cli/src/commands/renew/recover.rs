@@ -110,7 +110,7 @@ async fn bring_back(cloud: &Cloud, recovery: &mut Recovery, printer: &Printer) -
 
 fn would(cloud: &Cloud, names: &[String], machines: &Machines) -> (String, Value) {
     let list = |names: &[String]| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-    let mut text = format!("would be issued anew: {}\nwould be refreshed, in this order:\n", list(names));
+    let mut text = format!("would be reissued: {}\nwould be refreshed, in this order:\n", list(names));
     let mut order = Vec::new();
     for (role, instances) in machines {
         let instances: Vec<String> = instances.iter().cloned().collect();

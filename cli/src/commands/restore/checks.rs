@@ -150,7 +150,9 @@ pub(super) fn must_be_whole(
     let unknown: Vec<&str> = machines.difference(&deployed).map(String::as_str).collect();
     let problem = match (missing.as_slice(), unknown.as_slice()) {
         ([], []) => return Ok(()),
-        ([], unknown) => format!("{} has a machine, and no deployed release has it", unknown.join(" and ")),
+        ([], unknown) => {
+            format!("{} has a machine, but no deployed release contains this member", unknown.join(" and "))
+        }
         (missing, _) => format!("{} has no machine that is in service or starting", missing.join(" and ")),
     };
     let help = format!(
@@ -303,7 +305,7 @@ pub(super) fn must_be_members(
             list(peer_urls.keys().map(String::as_str).collect())
         ),
         format!(
-            "apply the spec first, so that the membership is as it should be: slipway status --cluster {name}"
+            "apply the spec first, so that the membership matches it: slipway apply cluster.yaml --cluster {name}"
         ),
     ))
 }

@@ -146,7 +146,7 @@ fn facts(
                 != (facts.not_after, facts.not_before, &facts.serial)
             {
                 let message = format!(
-                    "the inventory says of {} that it is valid from {} to {}, and it says {} to {} itself",
+                    "the inventory says that {} is valid from {} to {}, but the certificate says {} to {}",
                     asset.name,
                     certificate.not_before,
                     certificate.not_after,

@@ -179,7 +179,7 @@ fn forgotten_pause(
     }
     let held = match due.filter(|_| holds_soon) {
         Some(due) if due <= now => "; it holds a renewal that is due".to_owned(),
-        Some(due) => format!("; the next renewal is due at {}, and it would hold that", moment(due)),
+        Some(due) => format!("; the next renewal is due at {}, and the pause would hold it", moment(due)),
         None => String::new(),
     };
     Some(Finding {

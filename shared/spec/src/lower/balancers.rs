@@ -70,7 +70,7 @@ impl Lowering<'_, '_, '_> {
         }
         if !spec.target_group.arns.is_empty() {
             let message = "controllers are in the target group of the load balancer that Slipway makes";
-            let help = "write `managed: false` beside it to have them in these instead, or remove it";
+            let help = "write `managed: false` beside it to register the controllers in these target groups, or remove `targetGroup.arns`";
             self.report.error("load-balancer-choice", &arns_path, message, help);
         }
         if spec.dns_name.is_some() {

@@ -166,7 +166,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error("etcd-count", &at, message, "write 1, 3 or 5");
         } else if named > count {
             let message = format!("`nodes` describes {named} members, and `count` asks for {count}");
-            let help = format!("remove those that are too many, or write `count: {named}`");
+            let help = format!("remove the surplus entries, or write `count: {named}`");
             self.report.error("etcd-nodes", &path.key("nodes"), message, help);
         }
         count

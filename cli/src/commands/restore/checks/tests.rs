@@ -35,7 +35,10 @@ fn all_members_that_are_deployed_are_restored_or_none() {
     let refused = must_be_whole("prod", &members(&[0, 2]), &urls(&[0, 1, 2])).unwrap_err().to_string();
     assert!(refused.contains("etcd-1 has no machine"), "{refused}");
     let refused = must_be_whole("prod", &members(&[0, 1]), &urls(&[0])).unwrap_err().to_string();
-    assert!(refused.contains("etcd-1 has a machine, and no deployed release has it"), "{refused}");
+    assert!(
+        refused.contains("etcd-1 has a machine, but no deployed release contains this member"),
+        "{refused}"
+    );
 }
 
 #[test]
