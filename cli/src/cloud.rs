@@ -328,7 +328,7 @@ pub(crate) struct Examined {
 /// A cluster of an installation.
 #[derive(Debug)]
 pub(crate) struct Cloud {
-    /// Its name.
+    /// The cluster's name.
     pub(crate) cluster: String,
     installation: Installation,
 }

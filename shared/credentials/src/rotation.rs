@@ -36,7 +36,7 @@ pub use words::{RotationStatus, after, lines, rotation_status, words};
 pub struct Rotation {
     /// The present stage.
     pub stage: Stage,
-    /// Whether it was aborted and goes back: the old one issues again, or is about to be the only one.
+    /// Whether it was aborted: the old authority issues again, and the new one is being removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aborted: bool,
     /// When it began.

@@ -95,7 +95,7 @@ pub enum Waker {
     },
     /// Auto Scaling: something became of a machine of that group.
     Group {
-        /// Its name.
+        /// The Auto Scaling group's name.
         name: String,
     },
     /// EC2: it interrupts a Spot machine of a pool.

@@ -11,7 +11,7 @@ use slipway_core::release::{AddonSet, Installed};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddonPlan {
-    /// Its name.
+    /// The add-on's name, such as `coredns`.
     pub name: String,
     /// Whether it is installed, changed or removed. An unchanged add-on has no plan.
     pub action: AddonAction,

@@ -105,7 +105,7 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StackPlan {
-    /// Its name.
+    /// The stack's name.
     pub name: String,
     /// Its kind.
     pub kind: StackKind,

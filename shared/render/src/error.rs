@@ -136,7 +136,7 @@ pub enum RenderError {
         "the lock pins no release of {program}; let the lock be resolved, or pin one in lock.json under `programVersions`"
     )]
     UnpinnedProgramVersion {
-        /// Its name.
+        /// The program's name.
         program: &'static str,
     },
     /// The lock does not pin a program's digest.

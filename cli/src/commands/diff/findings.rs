@@ -26,7 +26,7 @@ pub(super) struct ClusterRead {
     pub(super) stacks: Vec<StackRead>,
 }
 
-/// What the rollouts of a cluster are up to, so that what they do is not taken for a change by hand.
+/// The state of the cluster's rollouts, so that their changes are not reported as manual changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Course {
     /// The last one succeeded, and none is open.

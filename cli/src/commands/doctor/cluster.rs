@@ -24,7 +24,7 @@ pub(super) struct ClusterRead {
 }
 
 impl ClusterRead {
-    /// Whether what its newest spec needs is in use already.
+    /// Whether the cluster is deployed, as far as its status tells.
     pub(super) fn is_deployed(&self) -> bool {
         self.state.as_ref().is_ok_and(|state| match state.serving.state {
             ServingState::Gone | ServingState::NotDeployed => false,

@@ -205,7 +205,7 @@ pub enum ComponentName {
 }
 
 impl ComponentName {
-    /// Its name.
+    /// The component's name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -18,7 +18,7 @@ const SPOKEN_OF: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// An authority that expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiringAuthority {
-    /// Its name.
+    /// Its name in the inventory, such as `etcd-ca`.
     pub name: String,
     /// When it expires.
     pub ends: Timestamp,
