@@ -89,17 +89,21 @@ pub(crate) fn status(error: &Error) -> Option<u16> {
 /// The API server's message, or the chain of causes if no answer arrived.
 pub(crate) fn words(error: &Error) -> String {
     if let Error::Api(status) = error {
-        let said = &status.message;
-        return if said.is_empty() { format!("{} {}", status.code, status.reason) } else { said.clone() };
+        let message = &status.message;
+        return if message.is_empty() {
+            format!("{} {}", status.code, status.reason)
+        } else {
+            message.clone()
+        };
     }
-    let mut said = error.to_string();
+    let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         let more = cause.to_string();
-        if !said.contains(&more) {
-            said = format!("{said}: {more}");
+        if !message.contains(&more) {
+            message = format!("{message}: {more}");
         }
         source = cause.source();
     }
-    said
+    message
 }

@@ -71,8 +71,8 @@ pub struct Bootstrap<C> {
     served: bool,
 }
 
-/// The verb. `again` is set on a node in service.
-pub async fn perform(root: &Path, endpoints: &Endpoints, again: bool) -> AgentResult<Value> {
+/// The verb. `after_reboot` is set on a node in service.
+pub async fn perform(root: &Path, endpoints: &Endpoints, after_reboot: bool) -> AgentResult<Value> {
     // The user data runs under a umask that would keep other users out of the programs' folders. Secret files get their mode
     // where they are written.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
@@ -80,9 +80,9 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, again: bool) -> AgentRe
     let aws = Aws::new(endpoints, &node.region)?;
     let host = Host { root: root.to_owned(), commands: System };
     match Bootstrap::read(host, aws.clone(), Patience::default()).await {
-        Ok(bootstrap) if again => bootstrap.again().await,
+        Ok(bootstrap) if after_reboot => bootstrap.run_after_reboot().await,
         Ok(bootstrap) => bootstrap.run().await,
-        Err(failure) if again => Err(failure),
+        Err(failure) if after_reboot => Err(failure),
         Err(failure) => {
             report::report_unreadable(&aws, &node, &failure).await;
             Err(failure)

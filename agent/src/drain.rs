@@ -47,7 +47,7 @@ pub async fn drain(root: &Path, options: &Drain) -> AgentResult<Drained> {
             Ok(client) => step(&client, &policy, &mut tries, &mut record).await,
             Err(failure) => Err(failure),
         };
-        let again = match passed {
+        let pause = match passed {
             Ok(None) => return Ok(record.answer(true)),
             Ok(Some(at)) => {
                 silent = None;
@@ -62,10 +62,10 @@ pub async fn drain(root: &Path, options: &Drain) -> AgentResult<Drained> {
                 PAUSE
             }
         };
-        if end.is_some_and(|end| Instant::now() + again >= end) {
+        if end.is_some_and(|end| Instant::now() + pause >= end) {
             return Ok(record.answer(false));
         }
-        sleep(again).await;
+        sleep(pause).await;
     }
 }
 

@@ -44,8 +44,8 @@ const STOPPED: &str = "/var/lib/slipway/stopped";
 pub struct Patience {
     /// Between two polls.
     pub pause: Duration,
-    /// Between the two readings that must agree.
-    pub again: Duration,
+    /// The two readings must agree.
+    pub between_readings: Duration,
     /// For the load balancer to stop sending requests here.
     pub balancer: Duration,
     /// For the API server to stop.
@@ -57,7 +57,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             pause: Duration::from_secs(5),
-            again: Duration::from_secs(2),
+            between_readings: Duration::from_secs(2),
             balancer: Duration::from_secs(30),
             ending: Duration::from_secs(120),
         }
@@ -143,7 +143,7 @@ impl<C: Commands> Leaving<C> {
             }
             return Ok(None);
         };
-        sleep(self.patience.again).await;
+        sleep(self.patience.between_readings).await;
         if self.terminated().await?.as_ref() != Some(&instance) {
             return Ok(None);
         }

@@ -52,7 +52,7 @@ struct Printed {
     about: Option<String>,
     /// The unit that writes.
     #[serde(rename = "_SYSTEMD_UNIT", default)]
-    of: Option<String>,
+    written_by: Option<String>,
 }
 
 /// The last lines of the units of this machine.
@@ -137,7 +137,7 @@ fn entry(printed: Printed) -> Option<Entry> {
         Value::Null => "(longer than 4096 bytes)".to_owned(),
         Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
     };
-    let from = printed.about.or(printed.of).unwrap_or_default();
+    let from = printed.about.or(printed.written_by).unwrap_or_default();
     Some(Entry { at, from: from.trim_end_matches(".service").to_owned(), message })
 }
 

@@ -92,7 +92,7 @@ async fn etcd(root: &Path, config: &ControllerConfig) -> BTreeMap<String, PartHe
             break;
         }
     }
-    let asked = members.iter().map(|member| async {
+    let queries = members.iter().map(|member| async {
         match member.client_urls.first() {
             None => Some("it has not started yet".to_owned()),
             Some(_) if member.is_learner => Some("it is a learner without a vote".to_owned()),
@@ -102,7 +102,7 @@ async fn etcd(root: &Path, config: &ControllerConfig) -> BTreeMap<String, PartHe
             },
         }
     });
-    let problems = join_all(asked).await;
+    let problems = join_all(queries).await;
     let members: Vec<(Member, Option<String>)> = members.into_iter().zip(problems).collect();
     let alarms = match members.iter().find(|(_, problem)| problem.is_none()) {
         None => Ok(Alarms::default()),
@@ -131,9 +131,10 @@ fn with_alarms(
     let alarm = match alarms {
         Ok(alarms) => {
             let raised = alarms.alarms.iter().map(|alarm| {
-                let of = members.iter().find(|(member, _)| member.id == alarm.member);
-                let of = of.map_or_else(|| hex(alarm.member), |(member, _)| name(member));
-                format!("the alarm {} of {of} is raised", alarm.kind)
+                let alarmed_member = members.iter().find(|(member, _)| member.id == alarm.member);
+                let alarmed_member =
+                    alarmed_member.map_or_else(|| hex(alarm.member), |(member, _)| name(member));
+                format!("the alarm {} of {alarmed_member} is raised", alarm.kind)
             });
             raised.collect::<Vec<_>>().join("; ")
         }

@@ -27,7 +27,7 @@ use crate::aws::{Aws, Endpoints, Retry};
 use crate::credentials;
 use crate::failure::AgentResult;
 use crate::node_files::{config, node};
-use crate::workers_seen::Seen;
+use crate::workers_seen::WorkerRecord;
 use crate::{etcd, http};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -76,7 +76,7 @@ pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> Agen
         etcd,
         node,
         unready: match &config {
-            NodeConfig::Controller(_) => Seen::read(root).unready,
+            NodeConfig::Controller(_) => WorkerRecord::read(root).unready,
             NodeConfig::Etcd(_) | NodeConfig::Worker(_) => Vec::new(),
         },
     })

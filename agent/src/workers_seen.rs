@@ -16,13 +16,13 @@ pub(crate) const HELP: &str =
 
 /// What one controller knows of the workers, between two passes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct WorkerRecord {
     pub(crate) watch: Watch,
     /// Those that were not Ready for too long at the last look.
     pub(crate) unready: Vec<UnreadyWorker>,
 }
 
-impl Seen {
+impl WorkerRecord {
     /// What was not kept, or cannot be read, was not seen.
     pub(crate) fn read(root: &Path) -> Self {
         let text = std::fs::read_to_string(below(root, SEEN)).unwrap_or_default();
@@ -44,11 +44,11 @@ impl Seen {
 
     /// Whether the same workers are ill, and the same is done about them.
     pub(crate) fn says_the_same(&self, other: &Self) -> bool {
-        let said = |seen: &Self| -> Vec<_> {
+        let facts = |seen: &Self| -> Vec<_> {
             let each = seen.unready.iter();
             each.map(|one| (one.node.clone(), one.repair.clone(), one.why.clone())).collect()
         };
-        said(self) == said(other)
+        facts(self) == facts(other)
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn what_was_seen_is_kept_between_passes_and_what_cannot_be_read_was_not_seen() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(Seen::read(root.path()), Seen::default());
+        assert_eq!(WorkerRecord::read(root.path()), WorkerRecord::default());
         let ill = Worker {
             name: "i-1".to_owned(),
             uid: "u".to_owned(),
@@ -78,30 +78,30 @@ mod tests {
             created: "2026-11-25T12:00:00Z".parse().unwrap(),
             leaving: false,
         };
-        let mut seen = Seen::default();
-        seen.watch.look(&[ill], 100);
+        let mut seen = WorkerRecord::default();
+        seen.watch.record(&[ill], 100);
         seen.write(root.path()).unwrap();
-        assert_eq!(Seen::read(root.path()), seen);
+        assert_eq!(WorkerRecord::read(root.path()), seen);
         std::fs::write(below(root.path(), SEEN), "no JSON").unwrap();
-        assert_eq!(Seen::read(root.path()), Seen::default());
+        assert_eq!(WorkerRecord::read(root.path()), WorkerRecord::default());
         seen.write(root.path()).unwrap();
-        Seen::forget(root.path());
-        assert_eq!(Seen::read(root.path()), Seen::default());
+        WorkerRecord::forget(root.path());
+        assert_eq!(WorkerRecord::read(root.path()), WorkerRecord::default());
     }
 
     #[test]
     fn it_is_news_when_another_worker_is_ill_or_something_else_is_done_and_not_when_it_lasts() {
-        let seen = |node: &str, repair: &str, since: &str| Seen {
+        let seen = |node: &str, repair: &str, since: &str| WorkerRecord {
             unready: serde_json::from_value(
                 json!([{ "node": node, "pool": "a", "since": since, "repair": repair }]),
             )
             .unwrap(),
-            ..Seen::default()
+            ..WorkerRecord::default()
         };
         let first = seen("i-1", "told", "2026-11-25T12:00:00Z");
         assert!(first.says_the_same(&seen("i-1", "told", "2026-11-25T12:00:01Z")));
         assert!(!first.says_the_same(&seen("i-2", "told", "2026-11-25T12:00:00Z")));
         assert!(!first.says_the_same(&seen("i-1", "begun", "2026-11-25T12:00:00Z")));
-        assert!(!first.says_the_same(&Seen::default()));
+        assert!(!first.says_the_same(&WorkerRecord::default()));
     }
 }

@@ -12,7 +12,7 @@ use slipway_aws::{AutoScaling, Aws, EventBus, InstalledStack, KmsKeys, RunComman
 use slipway_core::event::{DestroyRequested, Event};
 use slipway_core::keys;
 use slipway_core::status::Desired;
-use slipway_crypto::verify::{File, Found};
+use slipway_crypto::verify::{File, FileContent};
 use slipway_flows::environment::{Environment, REGION, Render as RenderSettings};
 use slipway_flows::error::FlowError;
 use slipway_flows::ports::Bus as _;
@@ -91,7 +91,7 @@ impl BusArgs {
     }
 
     async fn name(&self, aws: &Aws, stack: &str, settings: &Settings) -> Result<String, CliError> {
-        if let Some(name) = known(self.bus.as_deref(), "SLIPWAY_BUS_NAME", &settings.bus) {
+        if let Some(name) = value_or_default(self.bus.as_deref(), "SLIPWAY_BUS_NAME", &settings.bus) {
             return Ok(name);
         }
         let mut outputs = outputs(aws, stack, "--bus").await?;
@@ -118,7 +118,7 @@ impl CloudArgs {
     /// The cluster that is named, by the option, the environment or the configuration file.
     pub(crate) async fn of_installation(&self) -> Result<Cloud, CliError> {
         let settings = Settings::read()?;
-        let Some(cluster) = known(self.cluster.as_deref(), CLUSTER, &settings.cluster) else {
+        let Some(cluster) = value_or_default(self.cluster.as_deref(), CLUSTER, &settings.cluster) else {
             return Err(CliError::usage(
                 "no cluster is named",
                 format!(
@@ -239,16 +239,17 @@ impl Installation {
         // Whoever names another stack means its buckets.
         let of_stack = args.stack.is_some();
         let default = |default: &Option<String>| default.clone().filter(|_| !of_stack);
-        let mut specs = known(specs, "SLIPWAY_SPEC_BUCKET", &default(&settings.spec_bucket));
+        let mut specs = value_or_default(specs, "SLIPWAY_SPEC_BUCKET", &default(&settings.spec_bucket));
         let asset_bucket = args.asset_bucket.as_deref();
-        let assets = match known(asset_bucket, "SLIPWAY_ASSET_BUCKET", &default(&settings.asset_bucket)) {
-            Some(bucket) => bucket,
-            None => {
-                let mut outputs = outputs(&aws, &stack, "--asset-bucket").await?;
-                specs = specs.or(Some(output(&mut outputs, &stack, SPECS, "--spec-bucket")?));
-                output(&mut outputs, &stack, ASSETS, "--asset-bucket")?
-            }
-        };
+        let assets =
+            match value_or_default(asset_bucket, "SLIPWAY_ASSET_BUCKET", &default(&settings.asset_bucket)) {
+                Some(bucket) => bucket,
+                None => {
+                    let mut outputs = outputs(&aws, &stack, "--asset-bucket").await?;
+                    specs = specs.or(Some(output(&mut outputs, &stack, SPECS, "--spec-bucket")?));
+                    output(&mut outputs, &stack, ASSETS, "--asset-bucket")?
+                }
+            };
         args.session.tell(&format!("installation: asset bucket {assets}, stack {stack}"));
         let specs = specs.map(|bucket| aws.bucket(&bucket));
         Ok(Self { assets: aws.bucket(&assets), specs, stack, aws, settings })
@@ -327,7 +328,7 @@ pub(crate) struct Examined {
 /// A cluster of an installation.
 #[derive(Debug)]
 pub(crate) struct Cloud {
-    /// Its name.
+    /// The cluster's name.
     pub(crate) cluster: String,
     installation: Installation,
 }
@@ -451,11 +452,11 @@ impl Cloud {
 
     async fn read(&self, path: String, listed: Listed) -> Result<File, CliError> {
         let found = if listed.size > MOST_BYTES {
-            Found::Not(format!("{} bytes are more than any certificate or key has", listed.size))
+            FileContent::Unreadable(format!("{} bytes are more than any certificate or key has", listed.size))
         } else {
             match flow(self.assets().get(&listed.key).await)? {
-                Some(object) => Found::Bytes(Secret::new(object.bytes)),
-                None => Found::Not("it was removed a moment ago".to_owned()),
+                Some(object) => FileContent::Bytes(Secret::new(object.bytes)),
+                None => FileContent::Unreadable("it was removed a moment ago".to_owned()),
             }
         };
         // IAM controls access to objects, so a file mode says nothing.
@@ -520,7 +521,7 @@ const STACK: &str = "slipway";
 const CLUSTER: &str = "SLIPWAY_CLUSTER";
 
 /// The given value, or that of the environment variable, or the default.
-fn known(given: Option<&str>, variable: &str, default: &Option<String>) -> Option<String> {
+fn value_or_default(given: Option<&str>, variable: &str, default: &Option<String>) -> Option<String> {
     let of_variable = || env::var(variable).ok().filter(|value| !value.is_empty());
     given.map(str::to_owned).or_else(of_variable).or_else(|| default.clone())
 }

@@ -179,8 +179,8 @@ async fn main() -> ExitCode {
 
 /// Arguments that cannot be read, or a request for help. Programs get the error as a document, as for every other failure.
 fn unusable(error: &clap::Error) -> ExitCode {
-    let asked = asked_format(std::env::args().skip(1));
-    let Some(format @ (Format::Json | Format::Yaml)) = asked.filter(|_| error.use_stderr()) else {
+    let format = asked_format(std::env::args().skip(1));
+    let Some(format @ (Format::Json | Format::Yaml)) = format.filter(|_| error.use_stderr()) else {
         error.exit()
     };
     let text = error.render().to_string();

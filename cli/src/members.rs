@@ -19,7 +19,7 @@ use crate::cloud::{Cloud, must_stand};
 use crate::failure::CliError;
 
 /// The pause between two queries of Run Command.
-pub(crate) const LOOKS: Duration = Duration::from_secs(3);
+pub(crate) const POLL_PAUSE: Duration = Duration::from_secs(3);
 
 /// The machines of all roles that are in service or starting.
 pub(crate) async fn all_machines(cloud: &Cloud) -> Result<Machines, CliError> {
@@ -127,7 +127,7 @@ pub(crate) async fn answer<A: VerbAnswer>(
             Err(error) if error.kind == ErrorKind::Transient => {}
             Err(error) => return Err(in_cloud(error.into())),
         }
-        sleep(LOOKS).await;
+        sleep(POLL_PAUSE).await;
     }
     Ok(Err(NoAnswer::NotInTime))
 }

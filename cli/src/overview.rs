@@ -193,22 +193,22 @@ impl Documents {
             document::<Manifest>(cloud, keys::manifest(name)),
             document::<State>(cloud, keys::scan(name)),
         );
-        let desired = known(desired?, &mut unread);
+        let desired = value_or_finding(desired?, &mut unread);
         let (plan, release) = match &desired {
             Some(desired) => {
                 let (plan, release) = tokio::join!(
                     document::<Plan>(cloud, keys::plan(name, &desired.plan)),
                     document::<Rendering>(cloud, keys::release(name, &desired.target)),
                 );
-                (known(plan?, &mut unread), known(release?, &mut unread))
+                (value_or_finding(plan?, &mut unread), value_or_finding(release?, &mut unread))
             }
             None => (None, None),
         };
         Ok(Self {
-            status: known(status?, &mut unread),
-            rollout: known(rollout?, &mut unread),
-            manifest: known(manifest?, &mut unread),
-            scan: known(scan?, &mut unread),
+            status: value_or_finding(status?, &mut unread),
+            rollout: value_or_finding(rollout?, &mut unread),
+            manifest: value_or_finding(manifest?, &mut unread),
+            scan: value_or_finding(scan?, &mut unread),
             desired,
             plan,
             release,
@@ -398,7 +398,7 @@ async fn document<T: DeserializeOwned>(
     }
 }
 
-fn known<T>(document: Result<Option<T>, Finding>, unread: &mut Vec<Finding>) -> Option<T> {
+fn value_or_finding<T>(document: Result<Option<T>, Finding>, unread: &mut Vec<Finding>) -> Option<T> {
     document.unwrap_or_else(|finding| {
         unread.push(finding);
         None
@@ -537,7 +537,7 @@ mod tests {
             "failure_budget": 1, "windows": [],
         });
         let policy = serde_json::from_value(policy).unwrap();
-        let plan = slipway_plan::plan(&Baseline::whole(Some(release("a"))), &release("b"), &policy);
+        let plan = slipway_plan::plan(&Baseline::single_release(Some(release("a"))), &release("b"), &policy);
         let desired = Desired {
             format: 1,
             spec_version: "v2".to_owned(),

@@ -15,7 +15,7 @@ use slipway_core::node::NodeStatus;
 use slipway_core::role::Role;
 use slipway_flows::credentials::rotation::report;
 use slipway_flows::scan::nodes;
-use slipway_flows::store::Told;
+use slipway_flows::store::NodeObject;
 use slipway_ports::{Condition, Head, Listed, Listing, Object, Objects, PortResult, Put};
 
 /// Whose folder it is. Of a worker the scan reads nothing.
@@ -107,14 +107,14 @@ fuzz_target!(|bytes: &[u8]| {
             read.expect("memory does not wait").expect("no report fails a rotation")
         });
         match told {
-            Told::Nothing => panic!("there is one"),
-            Told::Read(report) => {
+            NodeObject::Missing => panic!("there is one"),
+            NodeObject::Read(report) => {
                 assert!(is_of(status.as_ref(), name), "{report:?}");
                 let serves = report.serves.iter().map(|(name, fingerprint)| name.len() + fingerprint.len());
                 let kept = serves.sum::<usize>() + report.credentials.as_ref().map_or(0, String::len);
                 assert!(kept <= KEPT_BYTES, "{report:?}");
             }
-            Told::Unreadable(why) => {
+            NodeObject::Unreadable(why) => {
                 assert!(!why.is_empty() && why.chars().count() <= TOLD_CHARACTERS, "{why}");
             }
         }

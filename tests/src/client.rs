@@ -15,7 +15,7 @@ pub const ACCOUNT: &str = "123456789012";
 /// The ARN of the machine with that id, in the account and the region of the tests.
 #[must_use]
 pub fn machine_arn(instance: &str) -> String {
-    MachineArns::new("eu-west-1", ACCOUNT).of(instance)
+    MachineArns::new("eu-west-1", ACCOUNT).arn_of(instance)
 }
 /// The maximum number of messages that SQS returns at once.
 pub const AT_ONCE: usize = 10;

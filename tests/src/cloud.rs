@@ -35,16 +35,16 @@ pub struct Cloud {
 
 /// While this value exists, the world's time is stopped.
 #[derive(Debug)]
-pub struct Held(watch::Sender<usize>);
+pub struct StoppedClock(watch::Sender<usize>);
 
-impl Held {
+impl StoppedClock {
     fn new(held: &watch::Sender<usize>) -> Self {
         held.send_modify(|count| *count += 1);
         Self(held.clone())
     }
 }
 
-impl Drop for Held {
+impl Drop for StoppedClock {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
@@ -143,7 +143,7 @@ impl Cloud {
                 while let Ok(next) = served.outgoing.try_recv() {
                     sent.push(next);
                 }
-                let _held = Held::new(&sending);
+                let _held = StoppedClock::new(&sending);
                 if let Err(error) = reach.send(sent).await {
                     let words = format!("what the simulated services send is lost: {error:?}");
                     reach.observer.record(Observed::Trouble(words));
@@ -161,8 +161,8 @@ impl Cloud {
 
     /// Stops the world's time, as while a function runs: for tests that really do what the world only simulates.
     #[must_use]
-    pub fn hold(&self) -> Held {
-        Held::new(&self.held)
+    pub fn hold(&self) -> StoppedClock {
+        StoppedClock::new(&self.held)
     }
 
     /// The endpoint of CloudFormation and Scheduler.

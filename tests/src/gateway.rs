@@ -396,7 +396,7 @@ impl Shared {
             need.context.insert("aws:principalarn".to_owned(), vec![principal.arn.clone()]);
             // The credentials of a machine carry its ARN, and no others do (same guide).
             if is_instance(&principal.name) {
-                let machine = MachineArns::new(&self.region, ACCOUNT).of(&principal.name);
+                let machine = MachineArns::new(&self.region, ACCOUNT).arn_of(&principal.name);
                 need.context.insert("ec2:sourceinstancearn".to_owned(), vec![machine]);
             }
             let because = match iam::decide(&principal.statements, &need) {

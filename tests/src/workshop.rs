@@ -21,7 +21,7 @@ use slipway_flows::error::FlowResult;
 use slipway_flows::rendering::{RenderOutcome, UpgradeOrder};
 use slipway_flows::store;
 use slipway_plan::Plan;
-use slipway_ports::{Crypto as _, Made, Signer};
+use slipway_ports::{Crypto as _, NewAsset, Signer};
 use slipway_render::lock::Lock;
 use slipway_rollout::{Good, Rollout};
 use slipway_sim::memory::MemoryParameters;
@@ -279,7 +279,7 @@ impl Workshop {
     /// The files of `role`'s bundle with every leaf certificate and its key issued again at `at` by the cluster's own authorities.
     pub async fn certified(&self, spec: &str, role: &Role, at: Timestamp) -> BTreeMap<String, String> {
         let cluster = slipway_spec::parse(spec.as_bytes(), None).expect("the spec is valid").cluster;
-        let mut made: BTreeMap<String, Made> = BTreeMap::new();
+        let mut made: BTreeMap<String, NewAsset> = BTreeMap::new();
         for asset in policy::assets(&cluster) {
             let Some(profile) = manifest::profile(&asset) else { continue };
             if let Some(issuer) = &profile.issuer {

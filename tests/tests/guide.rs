@@ -1,11 +1,12 @@
-//! Compares docs/architecture.md with the code: its walks name functions that exist, and its picture is drawn from cargo's metadata.
+//! Compares docs/architecture.md with the code: its walks name functions that exist, its table has every room, and its picture is drawn from
+//! cargo's metadata. Pages of docs/adr have the same headings.
 //! `UPDATE_DOCS=1 cargo test --workspace --test guide` draws the picture again.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use cargo_metadata::{DependencyKind, MetadataCommand};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use slipway_tests::tools;
 
 const BEGIN: &str = "<!-- dependencies -->\n";
@@ -38,13 +39,66 @@ fn the_walks_lead_through_functions_that_exist() {
     assert!(steps.len() > 40, "{} steps: is the search broken?", steps.len());
 }
 
-/// The crates of the workspace, each with its direct dependencies in the workspace.
-fn arrows() -> BTreeMap<String, BTreeSet<String>> {
-    let metadata = MetadataCommand::new()
+fn metadata() -> Metadata {
+    MetadataCommand::new()
         .manifest_path(tools::root().join("Cargo.toml"))
         .other_options(["--offline".to_owned(), "--locked".to_owned()])
         .exec()
-        .unwrap();
+        .unwrap()
+}
+
+/// The folders in the first column of the table of rooms.
+fn rooms(page: &str) -> BTreeSet<String> {
+    let (_, rest) = page.split_once("\n## The rooms\n").unwrap();
+    let (table, _) = rest.split_once("\n## ").unwrap();
+    let read = |line: &str| Some(line.strip_prefix("| `")?.split_once("` |")?.0.to_owned());
+    table.lines().filter_map(read).collect()
+}
+
+#[test]
+fn the_table_of_rooms_has_every_crate_and_nothing_that_is_not_there() {
+    let rooms = rooms(&page());
+    let root = tools::root();
+    let metadata = metadata();
+    for package in metadata.workspace_packages() {
+        let folder = package.manifest_path.parent().unwrap().strip_prefix(&root).unwrap();
+        let parent = folder.parent().map(|parent| format!("{parent}/*"));
+        let found = rooms.contains(folder.as_str()) || parent.is_some_and(|parent| rooms.contains(&parent));
+        assert!(found, "docs/architecture.md, The rooms, has no row for {folder}");
+    }
+    for room in ["fuzz", "infra", "examples", ".ci"] {
+        assert!(rooms.contains(room), "docs/architecture.md, The rooms, has no row for {room}");
+    }
+    for room in &rooms {
+        let folder = root.join(room.trim_end_matches("/*"));
+        assert!(
+            folder.is_dir(),
+            "docs/architecture.md, The rooms, has a row for {room}, which does not exist"
+        );
+    }
+}
+
+#[test]
+fn every_decision_has_the_same_headings() {
+    let folder = tools::root().join("docs/adr");
+    let mut pages = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap() == "README.md" {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let expected = ["Context", "Decision", "Alternatives considered", "Consequences"];
+        assert_eq!(headings, expected, "{}", path.display());
+        pages += 1;
+    }
+    assert!(pages > 30, "{pages} pages: is the search broken?");
+}
+
+/// The crates of the workspace, each with its direct dependencies in the workspace.
+fn arrows() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = metadata();
     let packages = metadata.workspace_packages();
     let ours: BTreeSet<String> = packages.iter().map(|package| package.name.to_string()).collect();
     let of = |package: &&cargo_metadata::Package| {

@@ -81,7 +81,7 @@ impl Imds {
     pub async fn instance(&self) -> AgentResult<Instance> {
         let id = self.metadata("instance-id").await?;
         Ok(Instance {
-            arn: self.machine_arns().await?.of(&id),
+            arn: self.machine_arns().await?.arn_of(&id),
             id,
             availability_zone: self.metadata("placement/availability-zone").await?,
             local_ipv4: self.metadata("local-ipv4").await?,

@@ -84,7 +84,7 @@ impl Keys for NodeKeys {
         const OPERATION: &str = "kms:GenerateDataKey";
         let key = self.name(arn);
         if key.is_empty() {
-            let message = "this node knows no key to make a data key from";
+            let message = "no KMS key is configured on this node, so no data key can be generated";
             return Err(port_error(OPERATION, "a data key", ErrorKind::Invalid, message));
         }
         let request = json!({ "KeyId": key, "KeySpec": "AES_256", "EncryptionContext": context });

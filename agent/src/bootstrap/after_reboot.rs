@@ -53,7 +53,7 @@ impl<C: Commands> Bootstrap<C> {
 
     /// Goes on with the launch if the launch hook still waits, as [`run`](Self::run) does. Otherwise goes through the steps of a node in
     /// service: the launch hook is left alone and the instance kept; a failure was reported.
-    pub async fn again(mut self) -> AgentResult<Value> {
+    pub async fn run_after_reboot(mut self) -> AgentResult<Value> {
         let mut steps = self.steps();
         let launch = self.launch().await;
         // Where nobody knows, the report says that pods may run here, so that the machine is drained before anybody terminates it.

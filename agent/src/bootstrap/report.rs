@@ -86,11 +86,11 @@ impl<C: Commands> Bootstrap<C> {
         self.write_progress(state, step, failure);
         let text = serde_json::to_vec(&self.report(state, step, failure)).unwrap_or_default();
         let tries = if state == BootstrapState::Healthy { 5 } else { 1 };
-        for again in 1..=tries {
+        for attempt in 1..=tries {
             if self.put(&text).await.is_ok() {
                 return late_report::forget(&self.host.root);
             }
-            if again < tries {
+            if attempt < tries {
                 tokio::time::sleep(self.patience.longest).await;
             }
         }
@@ -103,7 +103,7 @@ impl<C: Commands> Bootstrap<C> {
     /// drain. So the launch hook waits while S3 does not answer.
     pub(super) async fn report_that_it_may_serve(&self) -> AgentResult<()> {
         let report = self.report(BootstrapState::Working, Some(Step::Hook), None);
-        must_be_told(self.put(&serde_json::to_vec(&report).unwrap_or_default()).await)
+        fail_if_transient(self.put(&serde_json::to_vec(&report).unwrap_or_default()).await)
     }
 
     async fn put(&self, report: &[u8]) -> PortResult<()> {
@@ -114,8 +114,8 @@ impl<C: Commands> Bootstrap<C> {
 
 /// A report that S3 could not take may be taken later. A machine that may not write to the bucket at all has not reported anything, and is
 /// drained for that reason.
-fn must_be_told(told: PortResult<()>) -> AgentResult<()> {
-    match told {
+fn fail_if_transient(result: PortResult<()>) -> AgentResult<()> {
+    match result {
         Err(error) if error.kind == ErrorKind::Transient => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }
@@ -136,9 +136,9 @@ mod tests {
 
     #[test]
     fn p6_a_launch_hook_waits_while_s3_cannot_be_told_that_the_machine_may_serve() {
-        let failure = must_be_told(refused(ErrorKind::Transient)).unwrap_err();
+        let failure = fail_if_transient(refused(ErrorKind::Transient)).unwrap_err();
         assert!(failure.passing, "{failure:?}");
-        assert!(must_be_told(Ok(())).is_ok());
-        assert!(must_be_told(refused(ErrorKind::Denied)).is_ok());
+        assert!(fail_if_transient(Ok(())).is_ok());
+        assert!(fail_if_transient(refused(ErrorKind::Denied)).is_ok());
     }
 }

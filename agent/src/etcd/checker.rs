@@ -20,7 +20,7 @@ pub(super) struct Checker {
 
 /// A snapshot whose checksum is right.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Whole {
+pub(super) struct VerifiedSnapshot {
     /// In bytes, without the checksum.
     pub(super) size: u64,
     pub(super) sha256: String,
@@ -36,7 +36,7 @@ impl Checker {
     }
 
     /// The error says what is wrong with the snapshot.
-    pub(super) fn finish(self) -> Result<Whole, String> {
+    pub(super) fn finish(self) -> Result<VerifiedSnapshot, String> {
         let size = self.length.saturating_sub(SUM as u64);
         if size == 0 || !size.is_multiple_of(PAGE) {
             return Err(format!("{} bytes cannot be a database with its checksum", self.length));
@@ -45,7 +45,7 @@ impl Checker {
         if sum.as_slice() != self.held.as_slice() {
             return Err(format!("its SHA-256 is {}, and etcd sent {}", hex(&sum), hex(&self.held)));
         }
-        Ok(Whole { size, sha256: hex(&sum) })
+        Ok(VerifiedSnapshot { size, sha256: hex(&sum) })
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    fn check(bytes: &[u8], at_once: usize) -> Result<Whole, String> {
+    fn check(bytes: &[u8], at_once: usize) -> Result<VerifiedSnapshot, String> {
         let mut checker = Checker::default();
         bytes.chunks(at_once).for_each(|part| checker.push(part));
         checker.finish()

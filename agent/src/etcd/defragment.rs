@@ -95,13 +95,13 @@ fn refuse(health: &EtcdHealth, in_flight: &[String]) -> AgentResult<()> {
 /// The other members that are being defragmented.
 async fn others_in_flight(client: &EtcdClient, health: &EtcdHealth) -> Vec<String> {
     let others = health.members.iter().filter(|member| Some(&member.id) != health.id.as_ref());
-    let asked = others.map(|member| async {
+    let queries = others.map(|member| async {
         let url = member.client_urls.first()?;
         // A release without the metric, or no answer: then the member's own state decides.
         let gauge = client.endpoint(url).gauge(IN_FLIGHT).await.ok().flatten();
         (gauge == Some(1)).then(|| member.name.clone())
     });
-    join_all(asked).await.into_iter().flatten().collect()
+    join_all(queries).await.into_iter().flatten().collect()
 }
 
 /// Compacts the history of all members to the present revision, which is returned.

@@ -45,9 +45,9 @@ pub async fn move_leader(local: &LocalMember) -> AgentResult<LeaderMoved> {
     let alarms = own.alarms().await.map_err(|refusal| failed(&refusal, "asking for alarms"))?.alarms;
     let answers = join_all(voters.iter().map(|member| member_status(&client, member))).await;
     let fit = voters.into_iter().zip(answers).filter_map(|(member, answer)| {
-        let behind = status.raft_index.saturating_sub(answer.ok()?.raft_applied_index);
+        let entries_behind = status.raft_index.saturating_sub(answer.ok()?.raft_applied_index);
         let is_well = alarms.iter().all(|alarm| alarm.member != member.id || alarm.kind != CORRUPT);
-        (is_well && behind <= BEHIND_AT_MOST).then_some((behind, &member.name, member.id))
+        (is_well && entries_behind <= BEHIND_AT_MOST).then_some((entries_behind, &member.name, member.id))
     });
     let Some((_, _, to)) = fit.min() else {
         return Err(AgentError::passing(

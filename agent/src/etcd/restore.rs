@@ -111,7 +111,7 @@ pub async fn restore(
     if request.stage == RestoreStage::Discard {
         refuse_without_data(&data, &work)?;
         remove(&work)?;
-        return Ok(unchanged(RestoreMark::of(request.snapshot.clone(), token, members)));
+        return Ok(unchanged(RestoreMark::new(request.snapshot.clone(), token, members)));
     }
     if token == local.config.etcd.initial_cluster_token {
         return Err(token_used(&token, "the cluster was founded with it"));
@@ -129,7 +129,7 @@ pub async fn restore(
     let made = match read(&work.join(MARK))?.filter(same).filter(|_| work.join("data").exists()) {
         Some(done) => Ok(done),
         None => {
-            let mark = RestoreMark::of(request.snapshot.clone(), token, members);
+            let mark = RestoreMark::new(request.snapshot.clone(), token, members);
             let mark = RestoreMark { bump: Some(request.bump), tokens_before, ..mark };
             make(local, endpoints, &node, &draft, mark, request.sha256.as_deref()).await
         }

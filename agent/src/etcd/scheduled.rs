@@ -273,8 +273,8 @@ async fn claim(
     }
     // It exists, so the read was not denied because it is missing: another member has just written it, or nobody can read it (an archived object:
     // "InvalidObjectState"; one under a KMS key of its writer: "AccessDenied").
-    let again = ledger(bucket, cluster).await?;
-    if again.denied.is_none() {
+    let reread = ledger(bucket, cluster).await?;
+    if reread.denied.is_none() {
         return Ok(None);
     }
     match write(bucket, cluster, claimed, &Condition::Always).await? {
@@ -333,7 +333,7 @@ mod tests {
 
     /// A ledger as S3 has it.
     #[derive(Debug, Clone)]
-    enum Held {
+    enum StoredLedger {
         Nothing,
         Text(String),
         /// So many bytes. The head of the answer says so, or does not.
@@ -348,14 +348,14 @@ mod tests {
     /// S3 with the ledger, and the metadata service of a machine.
     #[derive(Debug, Clone)]
     struct Site {
-        ledger: Arc<Mutex<Held>>,
+        ledger: Arc<Mutex<StoredLedger>>,
         /// How many bytes of a body were taken from it.
         sent: Arc<Mutex<usize>>,
         bucket: BucketOfAssets,
     }
 
     impl Site {
-        async fn with(ledger: Held) -> Self {
+        async fn with(ledger: StoredLedger) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let url = format!("http://{}", listener.local_addr().unwrap());
             let endpoints = Endpoints::read(|name| {
@@ -375,8 +375,8 @@ mod tests {
 
         fn text(&self) -> Option<String> {
             match &*self.ledger.lock().unwrap() {
-                Held::Text(text) => Some(text.clone()),
-                Held::Nothing | Held::Large { .. } | Held::Refused(..) => None,
+                StoredLedger::Text(text) => Some(text.clone()),
+                StoredLedger::Nothing | StoredLedger::Large { .. } | StoredLedger::Refused(..) => None,
             }
         }
 
@@ -411,12 +411,12 @@ mod tests {
                 "/assets/scheduled-snapshots/production/ledger.json" if head.starts_with("PUT") => {
                     let mut ledger = self.ledger.lock().unwrap();
                     let holds = if head.contains("if-none-match: *") {
-                        matches!(*ledger, Held::Nothing)
+                        matches!(*ledger, StoredLedger::Nothing)
                     } else {
                         !head.contains("if-match: ") || head.contains("if-match: \"e1\"")
                     };
                     if holds {
-                        *ledger = Held::Text(body);
+                        *ledger = StoredLedger::Text(body);
                         answer(200, "etag: \"e2\"\r\n", "")
                     } else {
                         answer(412, "", "<Error><Code>PreconditionFailed</Code><Message>no</Message></Error>")
@@ -426,16 +426,16 @@ mod tests {
                     let held = self.ledger.lock().unwrap().clone();
                     match held {
                         // Whoever may not list the bucket is denied what is missing.
-                        Held::Nothing => {
+                        StoredLedger::Nothing => {
                             answer(403, "", "<Error><Code>AccessDenied</Code><Message>no</Message></Error>")
                         }
-                        Held::Text(text) => answer(200, "etag: \"e1\"\r\n", &text),
-                        Held::Refused(status, code) => answer(
+                        StoredLedger::Text(text) => answer(200, "etag: \"e1\"\r\n", &text),
+                        StoredLedger::Refused(status, code) => answer(
                             status,
                             "",
                             &format!("<Error><Code>{code}</Code><Message>no</Message></Error>"),
                         ),
-                        Held::Large { megabytes, says_length } => {
+                        StoredLedger::Large { megabytes, says_length } => {
                             let length = match says_length {
                                 true => format!("content-length: {}\r\n", megabytes << 20),
                                 false => String::new(),
@@ -472,15 +472,15 @@ mod tests {
     #[tokio::test]
     async fn a_ledger_that_cannot_be_read_ends_no_snapshots_and_is_written_anew() {
         for held in [
-            Held::Nothing,
-            Held::Text("torn".to_owned()),
-            Held::Text(String::new()),
-            Held::Large { megabytes: 400, says_length: true },
-            Held::Large { megabytes: 400, says_length: false },
+            StoredLedger::Nothing,
+            StoredLedger::Text("torn".to_owned()),
+            StoredLedger::Text(String::new()),
+            StoredLedger::Large { megabytes: 400, says_length: true },
+            StoredLedger::Large { megabytes: 400, says_length: false },
             // Encrypted with a key of its writer's own; archived; under a KMS key that others may not use.
-            Held::Refused(400, "InvalidRequest"),
-            Held::Refused(403, "InvalidObjectState"),
-            Held::Refused(403, "AccessDenied"),
+            StoredLedger::Refused(400, "InvalidRequest"),
+            StoredLedger::Refused(403, "InvalidObjectState"),
+            StoredLedger::Refused(403, "AccessDenied"),
         ] {
             let site = Site::with(held.clone()).await;
             let stored = ledger(&site.bucket, "production").await.unwrap();
@@ -527,10 +527,10 @@ mod tests {
     async fn a_member_that_was_faster_keeps_its_claim() {
         let text = serde_json::to_string(&claimed()).unwrap();
         // There was none, and the read was denied; meanwhile another member has written it.
-        let site = Site::with(Held::Nothing).await;
+        let site = Site::with(StoredLedger::Nothing).await;
         let stored = ledger(&site.bucket, "production").await.unwrap();
         assert!(stored.denied.is_some());
-        *site.ledger.lock().unwrap() = Held::Text(text.clone());
+        *site.ledger.lock().unwrap() = StoredLedger::Text(text.clone());
         let own = SnapshotLedger::default();
         assert_eq!(claim(&site.bucket, "production", &stored, &own).await.unwrap(), None);
         // There was one, and it was changed.

@@ -22,7 +22,7 @@ use slipway_ports::{Condition, Context, Keys as _};
 use tempfile::TempPath;
 use tokio::time::timeout;
 
-use super::checker::{Checker, Whole};
+use super::checker::{Checker, VerifiedSnapshot};
 use super::client::{CallError, Endpoint, failed};
 use super::local_member::LocalMember;
 use super::wire::{Piece, hex};
@@ -198,7 +198,10 @@ async fn unused_name(
 }
 
 /// Seals what etcd streams, line by line.
-async fn stream<W: std::io::Write>(own: &Endpoint, mut sealer: Sealer<W>) -> AgentResult<(Whole, Sealer<W>)> {
+async fn stream<W: std::io::Write>(
+    own: &Endpoint,
+    mut sealer: Sealer<W>,
+) -> AgentResult<(VerifiedSnapshot, Sealer<W>)> {
     let broken = |why: String| failed(&CallError::Unreachable(why), "streaming a snapshot");
     let response = own.snapshot().await.map_err(|refusal| failed(&refusal, "beginning a snapshot"))?;
     let (mut stream, mut line, mut checker) = (response.bytes_stream(), Vec::new(), Checker::default());

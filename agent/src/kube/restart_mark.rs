@@ -17,8 +17,8 @@ const AGAIN: &str = "-again";
 
 /// `manifest` with the mark of `credentials`, changed in any case.
 pub fn mark(manifest: &str, credentials: &str) -> AgentResult<String> {
-    let again = format!("{credentials}{AGAIN}");
-    let value = if mark_of(manifest).as_deref() == Some(credentials) { &again } else { credentials };
+    let repeated_mark = format!("{credentials}{AGAIN}");
+    let value = if mark_of(manifest).as_deref() == Some(credentials) { &repeated_mark } else { credentials };
     with_mark(manifest, value).ok_or_else(|| {
         AgentError::lasting(
             FailureCode::RefreshManifest,

@@ -151,7 +151,7 @@ async fn apply_until(
         "addons": kept.record.addons,
         "objects": objects.len(),
         "pruned": gone.pruned,
-        "left": gone.left,
+        "left": gone.kept,
     }))
 }
 

@@ -22,7 +22,8 @@ const KEPT: [&str; 4] =
 pub(super) struct Pruned {
     pub(super) pruned: Vec<String>,
     /// No longer wanted, but of a kind in [`KEPT`].
-    pub(super) left: Vec<String>,
+    #[serde(rename = "left")]
+    pub(super) kept: Vec<String>,
 }
 
 pub(super) async fn prune(
@@ -47,7 +48,7 @@ pub(super) async fn prune(
             }
             let title = format!("{} {namespace}/{name}", known.1);
             if KEPT.contains(&known.1.as_str()) {
-                result.left.push(title);
+                result.kept.push(title);
                 continue;
             }
             let api: Api<DynamicObject> = if namespace.is_empty() {

@@ -27,7 +27,7 @@ use super::stored::{self, Record, Stored};
 use super::{CONTROLLER_LABEL, Site, gone};
 use crate::api::{self, failed};
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::workers_seen::{HELP, Seen, unkept};
+use crate::workers_seen::{HELP, WorkerRecord, unkept};
 
 /// Seconds since the machine was started, which also count while it is suspended (proc(5)).
 const UPTIME: &str = "/proc/uptime";
@@ -66,29 +66,29 @@ pub(super) async fn repair(
     uptime_s: AgentResult<u64>,
 ) -> AgentResult<Value> {
     let uptime_s = uptime_s?;
-    let before = Seen::read(&site.root);
+    let before = WorkerRecord::read(&site.root);
     if !before.watch.is_due(uptime_s) {
         return Ok(json!({ "state": "rests" }));
     }
-    let listed = look(client).await;
+    let listed = list_workers(client).await;
     if listed.is_err() {
         // Nobody knows what happened meanwhile.
-        Seen::forget(&site.root);
+        WorkerRecord::forget(&site.root);
     }
     let (workers, settings) = listed?;
-    let mut seen = Seen { watch: before.watch.clone(), unready: Vec::new() };
-    seen.watch.look(&workers, uptime_s);
+    let mut seen = WorkerRecord { watch: before.watch.clone(), unready: Vec::new() };
+    seen.watch.record(&workers, uptime_s);
     let now = Timestamp::now();
     let mut begun = Ledger::default();
     let mut ill = decide(&workers, &seen.watch, &begun, &settings, now);
     let mut repaired = Vec::new();
-    if ill.iter().any(|one| one.verdict != Verdict::Told) {
+    if ill.iter().any(|one| one.verdict != Verdict::Reported) {
         let mut stored = stored::read::<Ledger>(client).await?;
         let mut counted = workers;
-        let mut aside = set_gone_aside(cloud, &mut counted, ill).await?;
+        let mut aside = split_off_terminated(cloud, &mut counted, ill).await?;
         loop {
             ill = decide(&counted, &seen.watch, &stored.record, &settings, now);
-            let found = set_strangers_aside(cloud, &site.cluster, &mut ill).await?;
+            let found = split_off_foreign(cloud, &site.cluster, &mut ill).await?;
             if found.is_empty() {
                 break;
             }
@@ -111,7 +111,7 @@ pub(super) async fn repair(
 }
 
 /// Takes the Nodes out of `workers` whose machines EC2 no longer has. Returns those of them that are ill.
-async fn set_gone_aside(
+async fn split_off_terminated(
     cloud: &impl Cloud,
     workers: &mut Vec<Worker>,
     ill: Vec<Ill>,
@@ -132,7 +132,7 @@ async fn set_gone_aside(
 }
 
 /// Takes those out of `ill` that would be repaired, and whose machines EC2 calls another pool's.
-async fn set_strangers_aside(cloud: &impl Cloud, cluster: &str, ill: &mut Vec<Ill>) -> AgentResult<Vec<Ill>> {
+async fn split_off_foreign(cloud: &impl Cloud, cluster: &str, ill: &mut Vec<Ill>) -> AgentResult<Vec<Ill>> {
     let (chosen, others): (Vec<Ill>, Vec<Ill>) =
         std::mem::take(ill).into_iter().partition(|one| one.verdict == Verdict::Repair);
     *ill = others;
@@ -176,7 +176,7 @@ async fn replace(
 }
 
 /// The workers, and what the spec says of their pools.
-async fn look(client: &Client) -> AgentResult<(Vec<Worker>, Settings)> {
+async fn list_workers(client: &Client) -> AgentResult<(Vec<Worker>, Settings)> {
     let nodes = api::nodes(client).await.map_err(|error| failed("the Nodes", &error))?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), Settings::NAMESPACE);
     let what = format!("{}/{}", Settings::NAMESPACE, Settings::NAME);

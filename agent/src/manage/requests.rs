@@ -90,7 +90,7 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
     let ids: Vec<&str> = ids.into_iter().filter(|id| is_instance(id)).collect();
     // If EC2 does not answer, nothing is approved, but invalid requests are still denied.
     let machines = if ids.is_empty() { Ok(BTreeMap::new()) } else { cloud.machines(&ids).await };
-    let (mut approved, mut denied, mut left) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut approved, mut denied, mut undecided) = (Vec::new(), Vec::new(), Vec::new());
     let mut had_its_turn = BTreeSet::new();
     for one in open {
         let is_allowed = one.kind == Kind::First
@@ -108,7 +108,7 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
             Verdict::Approve => ("Approved", format!("EC2 confirms the machine of {subject}")),
             Verdict::Deny(why) => ("Denied", why),
             Verdict::Leave(why) => {
-                left.push(json!({ "request": one.name, "node": subject, "why": why }));
+                undecided.push(json!({ "request": one.name, "node": subject, "why": why }));
                 continue;
             }
         };
@@ -120,7 +120,7 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
             Err(error) => return Err(failed(&format!("the request {}", one.name), &error)),
         }
     }
-    Ok(json!({ "approved": approved, "denied": denied, "left": left }))
+    Ok(json!({ "approved": approved, "denied": denied, "left": undecided }))
 }
 
 /// The requests of a pass: one for each requester and name, first certificates before renewals, and these before serving certificates. Of first

@@ -39,7 +39,7 @@ pub(super) async fn keep(
         AgentError::lasting(
             FailureCode::ManageUnreadable,
             format!("{}: {error}", path.display()),
-            "the credentials write it: replace this instance",
+            "this file is part of the node's credentials: replace this instance",
         )
     })?;
     // Without EC2 the controllers' own token is there all the same.

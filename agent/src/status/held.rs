@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use slipway_core::node::NodeConfig;
-use slipway_core::node::report::Held;
+use slipway_core::node::report::CertificateOnNode;
 use slipway_crypto::verify::Facts;
 
 use super::{credentials_folder, listeners};
@@ -16,7 +16,7 @@ pub const KUBELET_CLIENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pe
 
 /// Client certificates of a node, by path. Authorities and unreadable files are left out.
 #[must_use]
-pub fn held(root: &Path, config: &NodeConfig) -> Vec<Held> {
+pub fn held(root: &Path, config: &NodeConfig) -> Vec<CertificateOnNode> {
     let folder = credentials_folder(config);
     let served: Vec<PathBuf> =
         listeners::listeners(root, config).into_iter().filter_map(|listener| listener.file).collect();
@@ -42,8 +42,8 @@ pub fn leaf(file: &Path) -> Option<Facts> {
     Facts::read(&first).ok().filter(|facts| !facts.authority)
 }
 
-fn described(path: &str, facts: Facts) -> Held {
-    Held {
+fn described(path: &str, facts: Facts) -> CertificateOnNode {
+    CertificateOnNode {
         path: path.to_owned(),
         serial: facts.serial,
         fingerprint: facts.fingerprint,

@@ -53,9 +53,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     }
     let watch = format!("slipway watch --cluster {name}");
     let before = active.aborted.is_some();
-    let machine = |asked: bool| {
-        let asked = asked.then_some("abort");
-        json!({ "ok": true, "cluster": name, "plan": plan, "asked": asked, "abortedBefore": before })
+    let machine = |requested: bool| {
+        let requested = requested.then_some("abort");
+        json!({ "ok": true, "cluster": name, "plan": plan, "asked": requested, "abortedBefore": before })
     };
     if before {
         printer.result(&format!("the rollout of plan {plan} was aborted already; {watch}\n"), &machine(true));

@@ -78,7 +78,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let site = SiteArgs::default().site(&cluster, None);
     let registry = LocalRegistry::new(false);
     let rendered =
-        prepared(&nothing, &keys, &registry, &site, &cluster.name, &source, &Baseline::whole(None)).await?;
+        prepared(&nothing, &keys, &registry, &site, &cluster.name, &source, &Baseline::single_release(None))
+            .await?;
     let rendering = match rendered {
         Ok(prepared) => prepared.rendering,
         Err(findings) => {
@@ -98,7 +99,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         items: INSTALLATION.map(|(charge, number)| installed(charge, number)).to_vec(),
         ..Counted::default()
     };
-    let (of_cluster, of_slipway) = (Bill::of(&counted, &prices), Bill::of(&installation, &prices));
+    let (of_cluster, of_slipway) = (Bill::new(&counted, &prices), Bill::new(&installation, &prices));
     let complete = of_cluster.missing.is_empty() && of_slipway.missing.is_empty();
     let machine = json!({
         "ok": true,
@@ -133,7 +134,7 @@ fn charges(counted: &Counted) -> BTreeSet<Charge> {
 
 async fn ask(aws: &Aws, region: &str, charges: &BTreeSet<Charge>) -> Result<Prices, CliError> {
     let each = charges.iter().map(|charge| async move {
-        let lookup = Lookup::of(charge, region);
+        let lookup = Lookup::for_charge(charge, region);
         let filters = lookup.filters.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let products = aws.products(lookup.service, &filters).await?;
         Ok((charge.clone(), lookup.choose(region, &products)))
@@ -160,7 +161,7 @@ struct Bill<'a> {
 }
 
 impl<'a> Bill<'a> {
-    fn of(counted: &'a Counted, prices: &'a Prices) -> Self {
+    fn new(counted: &'a Counted, prices: &'a Prices) -> Self {
         let (mut least, mut most) = (Money::default(), Money::default());
         let mut missing: Vec<String> = counted
             .uncounted
@@ -184,10 +185,10 @@ impl<'a> Bill<'a> {
             });
             let price = match of_choices.collect::<Result<Vec<&Price>, String>>() {
                 Ok(each) => {
-                    let sums = |of: fn(&Amount) -> u64| {
+                    let sums = |amount_of: fn(&Amount) -> u64| {
                         let pairs = item.choices.iter().zip(&each);
                         pairs.map(move |(choice, price)| {
-                            price.per.monthly(price.amount).times(of(&choice.amount))
+                            price.per.monthly(price.amount).times(amount_of(&choice.amount))
                         })
                     };
                     let cheapest = sums(|amount| amount.least).min().unwrap_or_default();

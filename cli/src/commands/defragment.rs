@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use crate::Exit;
 use crate::cloud::{Cloud, CloudArgs};
 use crate::failure::CliError;
-use crate::members::{self, LOOKS};
+use crate::members::{self, POLL_PAUSE};
 use crate::overview::plain;
 use crate::printer::Printer;
 
@@ -85,7 +85,7 @@ struct Round<'c> {
     cloud: &'c Cloud,
     members: BTreeMap<Role, String>,
     token: String,
-    asked: u32,
+    query_count: u32,
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
@@ -94,18 +94,18 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     members::must_be_at_rest(&cloud).await?;
     let members = members::one_each(name, members::machines(&cloud).await?)?;
     let token = format!("defragment-{}", Timestamp::now().as_millisecond());
-    let mut round = Round { cloud: &cloud, members, token, asked: 0 };
+    let mut round = Round { cloud: &cloud, members, token, query_count: 0 };
     let mut healths = round.healths().await?.map_err(|why| refused(name, &why, &[]))?;
-    let (mut left, mut done): (BTreeSet<Role>, Vec<Done>) =
+    let (mut remaining, mut done): (BTreeSet<Role>, Vec<Done>) =
         (round.members.keys().cloned().collect(), Vec::new());
-    while let Some(role) = next(&left, &healths) {
+    while let Some(role) = next(&remaining, &healths) {
         members::must_be_at_rest(&cloud).await?;
         printer.beside(&format!("{role} is defragmented, and does not serve meanwhile\n"));
         let led = healths.get(&role).is_some_and(|health| health.leads);
         let one = round.defragment(&role, led).await?.map_err(|why| refused(name, &why, &done))?;
         printer.beside(&format!("{}\n", one.words()));
         done.push(one);
-        left.remove(&role);
+        remaining.remove(&role);
         healths = round.well_again().await?.map_err(|why| refused(name, &why, &done))?;
     }
     let alarms: BTreeSet<String> =
@@ -139,10 +139,10 @@ fn unfit(members: &BTreeMap<Role, String>, healths: &Healths) -> Vec<String> {
 impl Round<'_> {
     /// The health of all members. The inner error is why they may not be defragmented.
     async fn healths(&mut self) -> Result<Result<Healths, String>, CliError> {
-        self.asked += 1;
+        self.query_count += 1;
         let cloud = self.cloud;
-        let token = format!("{}-{}", self.token, self.asked);
-        let asked = self.members.iter().map(|(role, instance)| {
+        let token = format!("{}-{}", self.token, self.query_count);
+        let queries = self.members.iter().map(|(role, instance)| {
             let token = token.as_str();
             async move {
                 let health = members::answer::<EtcdHealth>(cloud, instance, Verb::EtcdHealth, token).await?;
@@ -153,7 +153,7 @@ impl Round<'_> {
             }
         });
         let mut healths = Healths::new();
-        for (role, health) in try_join_all(asked).await? {
+        for (role, health) in try_join_all(queries).await? {
             match health {
                 Ok(health) => drop(healths.insert(role, health)),
                 Err(why) => return Ok(Err(why)),
@@ -168,7 +168,7 @@ impl Round<'_> {
         let until = Timestamp::now() + WELL_WITHIN;
         loop {
             match self.healths().await? {
-                Err(_) if Timestamp::now() < until => sleep(LOOKS).await,
+                Err(_) if Timestamp::now() < until => sleep(POLL_PAUSE).await,
                 healths => return Ok(healths),
             }
         }

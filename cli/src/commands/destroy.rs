@@ -49,7 +49,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     if args.yes && !args.cloud.is_named() {
-        let help = "name it: slipway destroy --yes --cluster NAME; a default cluster is destroyed only after a question";
+        let help = "name it: slipway destroy --yes --cluster NAME; with --yes the cluster must be named, because the default could be the wrong one";
         return Err(CliError::usage("no cluster is named", help));
     }
     let cloud = args.cloud.named().await?;
@@ -71,9 +71,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         printer.result("nothing is destroyed\n", &machine);
         return Ok(Exit::Findings);
     }
-    let asked =
+    let request =
         DestroyRequested { cluster: name.to_owned(), without_snapshot: args.without_snapshot, at: None };
-    args.bus.publish_destruction(&cloud, asked).await?;
+    args.bus.publish_destruction(&cloud, request).await?;
     let text = format!(
         "asked that {name} be destroyed: slipway status --cluster {name} says within a minute that it is\n"
     );
@@ -108,7 +108,7 @@ fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
             "a snapshot of etcd is taken first, and the last one after the API servers are gone"
         }
         Some(LastSnapshot::Taken(_) | LastSnapshot::Kept(_) | LastSnapshot::Declined) => {
-            "unless etcd goes already, the last snapshot of it is taken after the API servers are gone"
+            "the last snapshot of etcd is taken after the API servers are gone, unless etcd is already being deleted"
         }
     };
     let _ = writeln!(text, "{snapshot}");

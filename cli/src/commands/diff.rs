@@ -84,7 +84,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let read = ClusterRead {
         cluster: name.to_owned(),
         region: cloud.region().to_owned(),
-        course: Course::of(&rollout).and_then(Course::of(&after)),
+        course: Course::from_rollout(&rollout).and_then(Course::from_rollout(&after)),
         stacks: stacks_read,
     };
     let found = findings(&read);

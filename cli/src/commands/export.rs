@@ -139,7 +139,7 @@ async fn stored(cloud: &Cloud) -> Result<Stored, CliError> {
     };
     let (release, plan, page, lock) = both.await.map_err(in_cloud)?;
     let rendering = store::load::<Rendering>(assets, &release_key).await.map_err(in_cloud)?.value;
-    let rendering = rendering.ok_or_else(|| in_cloud(store::lost(&release_key)))?;
+    let rendering = rendering.ok_or_else(|| in_cloud(store::missing_object(&release_key)))?;
     let specs = cloud.specs().await?;
     let spec = specs.get_version(&keys::spec(name), desired.accepted_version()).await;
     let spec = spec.map_err(|error| in_cloud(error.into()))?;
@@ -147,7 +147,7 @@ async fn stored(cloud: &Cloud) -> Result<Stored, CliError> {
 }
 
 async fn required(assets: &impl Objects, key: &str) -> FlowResult<Object> {
-    assets.get(key).await?.ok_or_else(|| store::lost(key))
+    assets.get(key).await?.ok_or_else(|| store::missing_object(key))
 }
 
 /// The files with their content.

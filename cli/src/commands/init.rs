@@ -125,17 +125,17 @@ fn of_options(findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
         "subnets" => Some("--availability-zone"),
         _ => None,
     };
-    let mut told: Vec<Diagnostic> = Vec::new();
+    let mut unique: Vec<Diagnostic> = Vec::new();
     for finding in findings {
         let message = match option(&finding.path) {
             Some(option) => format!("{option}: {}", finding.message),
             None => finding.message,
         };
-        if !told.iter().any(|one| one.message == message) {
-            told.push(Diagnostic { line: 0, column: 0, span: None, message, ..finding });
+        if !unique.iter().any(|one| one.message == message) {
+            unique.push(Diagnostic { line: 0, column: 0, span: None, message, ..finding });
         }
     }
-    told
+    unique
 }
 
 /// The letters of the zones in which most accounts can make subnets. Which an account has only AWS knows; in these regions it is not the first

@@ -12,7 +12,7 @@ use slipway_core::node::{
 use slipway_core::role::Role;
 use slipway_core::words::{count, moment};
 use slipway_flows::recovery;
-use slipway_flows::store::{self, Told};
+use slipway_flows::store::{self, NodeObject};
 
 use crate::Exit;
 use crate::cloud::{Cloud, CloudArgs};
@@ -95,10 +95,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let machine = machine(&cloud, &args.node).await?;
     let Machine { role, instance, stands, bootstrap } = &machine;
     let report = match bootstrap {
-        Some(key) => store::told::<BootstrapReport>(cloud.assets(), key, BootstrapReport::MOST_BYTES)
-            .await
-            .map_err(in_cloud)?,
-        None => Told::Nothing,
+        Some(key) => {
+            store::read_node_object::<BootstrapReport>(cloud.assets(), key, BootstrapReport::MOST_BYTES)
+                .await
+                .map_err(in_cloud)?
+        }
+        None => NodeObject::Missing,
     };
     let logs = if *stands {
         let verb = Verb::Logs { unit: args.unit, lines: args.lines };
@@ -116,8 +118,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         }
     }
     let found = match &report {
-        Told::Read(report) => Some(report),
-        Told::Nothing | Told::Unreadable(_) => None,
+        NodeObject::Read(report) => Some(report),
+        NodeObject::Missing | NodeObject::Unreadable(_) => None,
     };
     let machine = json!({
         "ok": logs.is_ok(), "cluster": name, "instance": instance, "role": role, "bootstrap": found,
@@ -168,8 +170,8 @@ async fn machine(cloud: &Cloud, whom: &Whom) -> Result<Machine, CliError> {
     };
     match whom {
         Whom::Instance(instance) => {
-            let of = machines.iter().find(|(_, of_role)| of_role.contains(instance));
-            if let Some((role, _)) = of {
+            let listed = machines.iter().find(|(_, of_role)| of_role.contains(instance));
+            if let Some((role, _)) = listed {
                 return standing(role, instance).await;
             }
             let found = reporter(cloud, None, instance).await?.ok_or_else(|| {
@@ -201,11 +203,13 @@ async fn machine(cloud: &Cloud, whom: &Whom) -> Result<Machine, CliError> {
     }
 }
 
-fn of_bootstrap(report: &Told<BootstrapReport>) -> String {
+fn of_bootstrap(report: &NodeObject<BootstrapReport>) -> String {
     let report = match report {
-        Told::Read(report) => report,
-        Told::Nothing => return "bootstrap: it has not reported anything\n".to_owned(),
-        Told::Unreadable(why) => return format!("bootstrap: its report cannot be read: {}\n", plain(why)),
+        NodeObject::Read(report) => report,
+        NodeObject::Missing => return "bootstrap: it has not reported anything\n".to_owned(),
+        NodeObject::Unreadable(why) => {
+            return format!("bootstrap: its report cannot be read: {}\n", plain(why));
+        }
     };
     let at = moment(report.at);
     let step = report.step.as_deref().map(plain).unwrap_or_default();

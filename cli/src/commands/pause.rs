@@ -45,7 +45,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let text = match since {
         None => {
             format!(
-                "requested that {name} starts nothing new; `slipway resume --cluster {name}` lets it continue\n"
+                "requested a pause of {name}: nothing new starts; `slipway resume --cluster {name}` lets it continue\n"
             )
         }
         Some(since) => {

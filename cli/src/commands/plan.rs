@@ -166,7 +166,7 @@ async fn against(
             "name the directory of `slipway render --out`, or an empty one to plan a new cluster",
         ));
     }
-    let baseline = Baseline::whole(release);
+    let baseline = Baseline::single_release(release);
     let prepared = match prepared(&objects, &keys, &registry, &site, &cluster.name, source, &baseline).await?
     {
         Ok(prepared) => prepared,

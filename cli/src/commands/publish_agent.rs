@@ -193,9 +193,9 @@ fn architecture(bytes: &[u8]) -> Result<Architecture, String> {
     match field(18, 2) {
         Some(62) => Ok(Architecture::X86_64),
         Some(183) => Ok(Architecture::Arm64),
-        Some(machine) => {
-            Err(format!("is for another processor (ELF machine {machine}) than x86_64 (62) and arm64 (183)"))
-        }
+        Some(machine) => Err(format!(
+            "is for an unsupported processor (ELF machine {machine}); expected x86_64 (62) or arm64 (183)"
+        )),
         None => Err("is cut off".to_owned()),
     }
 }

@@ -1,6 +1,6 @@
 //! `slipway render`.
 
-mod again;
+mod credentials_only;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::local::{
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source, SpecArgs};
 
-pub(super) use again::{Changed, Rendered};
+pub(super) use credentials_only::{Changed, Rendered};
 
 /// Render a spec into a directory: stacks, user data, sealed credentials.
 ///

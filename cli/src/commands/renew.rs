@@ -65,7 +65,7 @@ pub(crate) struct Args {
 
 /// How long the scan function and then the render function may take; both take seconds.
 const WITHIN: SignedDuration = SignedDuration::from_mins(5);
-const LOOKS: Duration = Duration::from_secs(2);
+const POLL_PAUSE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
@@ -89,7 +89,7 @@ async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliE
     let mut machine =
         json!({ "ok": true, "cluster": cloud.cluster, "certificates": names, "asked": !args.dry_run });
     if args.dry_run {
-        printer.result(&format!("would be issued anew: {list}\nnothing was changed\n"), &machine);
+        printer.result(&format!("would be reissued: {list}\nnothing was changed\n"), &machine);
         return Ok(Exit::Done);
     }
     let desired = etag(cloud).await?;
@@ -158,6 +158,6 @@ pub(super) async fn until(
             );
             return Err(FlowError::Refused { problem, help }.into());
         }
-        sleep(LOOKS).await;
+        sleep(POLL_PAUSE).await;
     }
 }

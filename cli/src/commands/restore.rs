@@ -19,15 +19,15 @@ use slipway_ports::{Bounded, Objects as _};
 use tokio::time::sleep;
 
 use checks::{
-    Answers, Wanted, about, bump, chosen, flat, must_be_members, must_be_prepared, must_be_restored,
-    must_be_wanted, must_be_whole, problems_of, result, wanted, words_of,
+    Answers, ExpectedDatabase, about, bump, chosen, flat, must_be_members, must_be_prepared,
+    must_be_restored, must_be_wanted, must_be_whole, problems_of, result, wanted, words_of,
 };
 
 use super::snapshots::{Snapshot, Snapshots};
 use crate::Exit;
 use crate::cloud::{Cloud, CloudArgs};
 use crate::failure::CliError;
-use crate::members::{self, LOOKS, in_cloud};
+use crate::members::{self, POLL_PAUSE, in_cloud};
 use crate::overview::plain;
 use crate::printer::Printer;
 
@@ -90,7 +90,7 @@ struct Plan<'c> {
     cloud: &'c Cloud,
     printer: &'c Printer,
     snapshot: String,
-    wanted: Wanted,
+    wanted: ExpectedDatabase,
     /// When it began, in milliseconds: tokens are made of it.
     begun: i64,
     members: BTreeMap<Role, String>,
@@ -99,7 +99,7 @@ struct Plan<'c> {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     if args.yes && !args.cloud.is_named() {
-        let help = "name it: slipway restore SNAPSHOT --yes --cluster NAME; a default cluster is restored only after a question";
+        let help = "name it: slipway restore SNAPSHOT --yes --cluster NAME; with --yes the cluster must be named, because the default could be the wrong one";
         return Err(CliError::usage("no cluster is named", help));
     }
     let (cloud, now) = (args.cloud.named().await?, Timestamp::now());
@@ -181,10 +181,10 @@ fn sha256(text: &str) -> Result<String, String> {
 impl Plan<'_> {
     /// Sends the stage to all members at once. If AWS refuses one command, that is this member's failure: the others have got theirs.
     async fn send(&self, stage: RestoreStage) -> Answers {
-        let mut asked: FuturesUnordered<_> =
+        let mut queries: FuturesUnordered<_> =
             self.members.iter().map(|(role, instance)| self.ask(stage, role, instance)).collect();
         let mut answers = Answers::new();
-        while let Some((role, instance, answer)) = asked.next().await {
+        while let Some((role, instance, answer)) = queries.next().await {
             self.printer.beside(&format!("{role} ({instance}): {}\n", words_of(stage, &answer)));
             answers.insert(role.clone(), (instance.clone(), answer));
         }
@@ -291,13 +291,13 @@ impl Plan<'_> {
             } else if now.duration_since(*well_since.get_or_insert(now)) >= stable {
                 break;
             }
-            sleep(LOOKS).await;
+            sleep(POLL_PAUSE).await;
         }
         Vec::new()
     }
 
     async fn etcd_problems(&self, ask: u32) -> Result<Vec<String>, CliError> {
-        let asked = self.members.iter().map(|(role, instance)| async move {
+        let queries = self.members.iter().map(|(role, instance)| async move {
             let token = format!("{}-health-{ask}", self.token_of_commands());
             let health =
                 members::answer::<EtcdHealth>(self.cloud, instance, Verb::EtcdHealth, &token).await?;
@@ -305,7 +305,7 @@ impl Plan<'_> {
         });
         let mut problems = Vec::new();
         let mut clusters = BTreeSet::new();
-        for (role, instance, health) in try_join_all(asked).await? {
+        for (role, instance, health) in try_join_all(queries).await? {
             match health {
                 Ok(health) if health.healthy && health.members.len() == self.members.len() => {
                     clusters.insert(health.cluster_id);
@@ -330,14 +330,14 @@ impl Plan<'_> {
     async fn cluster_problems(&self, ask: u32) -> Result<Vec<String>, CliError> {
         let machines = members::all_machines(self.cloud).await?;
         let controllers = machines.get(&Role::Controller).cloned().unwrap_or_default();
-        let asked = controllers.into_iter().map(|instance| async move {
+        let queries = controllers.into_iter().map(|instance| async move {
             let token = format!("{}-serves-{ask}", self.token_of_commands());
             let verb = Verb::Serves { without: BTreeSet::new() };
             let serves = members::answer::<ClusterServes>(self.cloud, &instance, verb, &token).await?;
             Ok::<_, CliError>((instance, serves))
         });
         let (mut problems, mut answers) = (Vec::new(), BTreeMap::new());
-        for (instance, serves) in try_join_all(asked).await? {
+        for (instance, serves) in try_join_all(queries).await? {
             match serves {
                 Ok(serves) => drop(answers.insert(instance, serves)),
                 Err(why) => problems.push(format!("controller {instance}: {}", plain(&why.to_string()))),

@@ -122,7 +122,7 @@ fn chosen<'r>(rollout: &'r Rollout, named: Option<&str>) -> Result<&'r Good, Cli
     let found = rollout.good.iter().find(|good| named.is_none_or(|named| good.plan == named));
     found.ok_or_else(|| match (named, others(rollout, None)) {
         (Some(named), Some(others)) => {
-            CliError::refused(format!("no plan {named} that succeeded is remembered of {name}"), others)
+            CliError::refused(format!("{name} has no recorded successful plan {named}"), others)
         }
         (_, None) | (None, _) => CliError::refused(
             format!("no rollout of {name} has succeeded that is remembered"),

@@ -10,7 +10,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::keys;
 use slipway_core::role::Role;
 use slipway_credentials::manifest::PolicyError;
-use slipway_credentials::rotation::{Next, Seen, Wait};
+use slipway_credentials::rotation::{KnownNodes, Next, Wait};
 use slipway_credentials::{Manifest, policy, rotation as stages};
 use slipway_crypto::AwsLc;
 use slipway_flows::credentials::rotation::{self, Did, Request, Rotated};
@@ -136,7 +136,7 @@ async fn in_folder(args: &Args, file: &Path, out: &Path, printer: &Printer) -> R
         return Ok(Exit::Findings);
     };
     let cluster = &rendered.cluster;
-    let seen = Seen { vouched: args.everywhere, ..Seen::default() };
+    let seen = KnownNodes { vouched: args.everywhere, ..KnownNodes::default() };
     let now = Timestamp::now();
     let key = keys::manifest(&cluster.name);
     let manifest = store::load::<Manifest>(&rendered.folder, &key).await?.value.ok_or_else(|| {
@@ -165,7 +165,7 @@ async fn act<O: Objects, K: Keys>(
     keys: &K,
     cluster: &Cluster,
     manifest: &Manifest,
-    seen: &Seen,
+    seen: &KnownNodes,
     now: Timestamp,
 ) -> FlowResult<Rotated> {
     let request = if args.abort {
@@ -220,12 +220,12 @@ fn foreseen(
     args: &Args,
     cluster: &Cluster,
     manifest: &Manifest,
-    seen: &Seen,
+    seen: &KnownNodes,
     now: Timestamp,
 ) -> FlowResult<(String, Value)> {
     let name = args.name.as_str();
     let refused = |error: PolicyError| FlowError::Refused { problem: error.to_string(), help: error.help() };
-    stages::known(name).map_err(refused)?;
+    stages::check_rotatable(name).map_err(refused)?;
     let mut draft = manifest.clone();
     let mut waits = Vec::new();
     let (would, mut text) = if args.abort {

@@ -96,7 +96,7 @@ async fn print_foreseen(cloud: &Cloud, printer: &Printer) -> Result<Exit, CliErr
         text.push_str(&format!("would be renewed: {}\n", due.join(", ")));
     }
     if decision.unplanned {
-        text.push_str("renewed before, and in no plan yet: a plan would be requested again\n");
+        text.push_str("earlier renewals are not in a plan yet: a plan would be requested again\n");
     }
     for one in &decision.announce {
         text.push_str(&format!("{}\n  {}\n", plain(&one.message), plain(&one.help)));

@@ -107,7 +107,7 @@ fn report(name: &str, args: &Args, year: &Chronicle) -> String {
         text.push_str(&format!("{}  {line}\n", at.strftime("%Y-%m-%d %H:%M")));
     }
     if year.lived.is_zero() {
-        text.push_str(&format!("{name} never served: the lines above say why, or what it waits for\n"));
+        text.push_str(&format!("{name} never became ready: the lines above say why, or what it waits for\n"));
         return text;
     }
     let count = |function: &str| year.tally.invocations.get(function).copied().unwrap_or_default();

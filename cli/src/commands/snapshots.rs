@@ -54,7 +54,7 @@ pub(super) struct Snapshot {
     /// Whether there is a record of a member that read the snapshot back. Agents without scheduled snapshots record nothing. Whoever may write into
     /// the bucket can write a record of a false snapshot.
     pub(super) verified: bool,
-    /// Whether it is of an etcd of that name that was deleted.
+    /// Whether it is from an earlier etcd of this cluster, which was deleted.
     pub(super) of_earlier_etcd: bool,
 }
 

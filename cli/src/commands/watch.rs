@@ -82,7 +82,7 @@ pub(crate) struct Follow {
 
 /// What a watch saw last.
 #[derive(Debug, Default)]
-struct Seen {
+struct LastOutput {
     lines: BTreeMap<String, String>,
     /// The rollout that the lines are about.
     rollout: (u64, Option<String>),
@@ -101,8 +101,8 @@ pub(crate) async fn an_order(
     printer: &Printer,
 ) -> Result<Exit, CliError> {
     let pace = Pace::default();
-    let looks = TAKEN_WITHIN.as_secs() / pace.every;
-    for _ in 0..looks {
+    let polls = TAKEN_WITHIN.as_secs() / pace.every;
+    for _ in 0..polls {
         let rollout = cloud.rollout().await?;
         if taken(&rollout) {
             return to_the_end(cloud, &pace, &Follow::default(), printer).await;
@@ -155,7 +155,7 @@ pub(crate) async fn to_the_end(
     printer: &Printer,
 ) -> Result<Exit, CliError> {
     let began = Timestamp::now();
-    let (mut reports, mut seen) = (Reports::default(), Seen::default());
+    let (mut reports, mut seen) = (Reports::default(), LastOutput::default());
     loop {
         let now = Timestamp::now();
         let looked = match observe(cloud, &mut reports, follow, began, now).await {
@@ -198,7 +198,7 @@ pub(crate) async fn to_the_end(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Upload {
     /// It was processed, or is so old that it left no status.
-    Seen,
+    LastOutput,
     /// It may be in the process of being rendered.
     Fresh,
 }
@@ -270,7 +270,7 @@ fn ended(view: &Overview, upload: Upload) -> Option<Exit> {
     Some(if refused || !well { Exit::Findings } else { Exit::Done })
 }
 
-impl Seen {
+impl LastOutput {
     fn show(&mut self, view: &Overview, upload: Upload, printer: &Printer) {
         if printer.is_watched() {
             let wait = if upload == Upload::Fresh {
@@ -368,14 +368,14 @@ mod tests {
 
     use super::*;
 
-    fn changes(seen: &mut Seen, view: &Overview, upload: Upload) -> Vec<String> {
+    fn changes(seen: &mut LastOutput, view: &Overview, upload: Upload) -> Vec<String> {
         let news = seen.news(view, upload).into_iter();
         news.map(|(about, words)| format!("{about}: {words}")).collect()
     }
 
     #[test]
     fn a_watch_of_an_upload_does_not_take_the_old_rollout_for_the_new_one() {
-        let mut seen = Seen::default();
+        let mut seen = LastOutput::default();
         let old = with_stacks(view(RolloutState::Succeeded, 4, "old"), &["c-network", "c-pool-a"]);
         let words = ["spec: the spec that was uploaded a moment ago is being processed"];
         assert_eq!(changes(&mut seen, &old, Upload::Fresh), words);
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn stacks_that_stand_are_not_said_to_be_gone_when_another_rollout_begins() {
-        let mut seen = Seen::default();
+        let mut seen = LastOutput::default();
         let old = with_stacks(view(RolloutState::Succeeded, 4, "old"), &["c-network", "c-pool-a"]);
         changes(&mut seen, &old, Upload::Seen);
         // A plan that waits has no stacks, and has the number of the rollout before it.

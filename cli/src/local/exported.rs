@@ -71,10 +71,12 @@ impl ExportFolder {
     pub(crate) fn replace(&self, files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<String>, CliError> {
         let now: BTreeMap<String, String> =
             files.iter().map(|(name, bytes)| (name.clone(), sha256_hex(bytes))).collect();
-        let before = self.marker.as_ref().map(|of| of.files.clone()).unwrap_or_default();
-        let interrupted = self.marker.as_ref().map(|of| of.before.clone()).unwrap_or_default();
+        let before = self.marker.as_ref().map(|marker| marker.files.clone()).unwrap_or_default();
+        let interrupted = self.marker.as_ref().map(|marker| marker.before.clone()).unwrap_or_default();
         let wrote = |name: &str, digest: &str| {
-            [&now, &before, &interrupted].iter().any(|of| of.get(name).is_some_and(|known| known == digest))
+            [&now, &before, &interrupted]
+                .iter()
+                .any(|digests| digests.get(name).is_some_and(|known| known == digest))
         };
         let gone: Vec<&String> =
             before.keys().chain(interrupted.keys()).filter(|name| !now.contains_key(*name)).collect();

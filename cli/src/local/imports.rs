@@ -74,8 +74,8 @@ impl Imports for LocalImports {
         }
         if self.asks {
             let prompt = format!("Passphrase of the key of {name}: ");
-            let asked = rpassword::prompt_password(prompt);
-            let text = asked.map_err(|error| Self::failed(Path::new("the terminal"), &error))?;
+            let typed = rpassword::prompt_password(prompt);
+            let text = typed.map_err(|error| Self::failed(Path::new("the terminal"), &error))?;
             return Ok(Passphrase::Known(trimmed(&Secret::new(text.into_bytes()))));
         }
         Ok(Passphrase::None(Flaw {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
-use slipway_core::node::report::{Held, Served, UnreadyWorker};
+use slipway_core::node::report::{CertificateOnNode, Served, UnreadyWorker};
 use slipway_core::node::space::EtcdSpace;
 use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeStatus};
 use slipway_core::release::{NodeRole, Rendering};
@@ -117,7 +117,7 @@ pub(crate) struct Serves {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) etcd_space: Option<EtcdSpace>,
     pub(crate) served: Vec<Served>,
-    held: Vec<Held>,
+    held: Vec<CertificateOnNode>,
     pub(crate) at: Timestamp,
     pub(crate) heard: Timestamp,
     config: Option<String>,
@@ -206,7 +206,7 @@ impl From<(&NodeStatus, Timestamp)> for Serves {
             as_asked: status.applied.as_asked,
             problems: problems(status),
             unready: status.unready.clone(),
-            etcd_space: status.etcd.as_ref().and_then(EtcdSpace::of),
+            etcd_space: status.etcd.as_ref().and_then(EtcdSpace::from_health),
             ready: status.node.as_ref().map(|node| node.ready),
             served: status.served.clone(),
             held: status.held.clone(),
@@ -258,7 +258,7 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
         let known = role.parse::<Role>().ok();
         let planned = known.and_then(|role| release.map(|release| release.roles.get(&role)));
         let mut machines: Vec<Node> = machines.into_values().collect();
-        stand(&mut machines, planned.flatten(), planned.is_some_and(|planned| planned.is_none()), now);
+        set_states(&mut machines, planned.flatten(), planned.is_some_and(|planned| planned.is_none()), now);
         nodes.extend(machines);
     }
     nodes.sort_by(|one, other| {
@@ -276,7 +276,7 @@ fn last_report_at(node: &Node) -> Option<Timestamp> {
 }
 
 /// Sets the state of the machines of one role. `gone`: the release does not have the role any more.
-fn stand(machines: &mut [Node], planned: Option<&NodeRole>, gone: bool, now: Timestamp) {
+fn set_states(machines: &mut [Node], planned: Option<&NodeRole>, gone: bool, now: Timestamp) {
     machines.sort_by_key(|node| Reverse((node.heard, last_report_at(node))));
     // A machine that came up later shows that the obstacle is gone.
     let up = |node: &Node| match &node.bootstrap {

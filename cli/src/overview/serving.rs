@@ -81,7 +81,7 @@ impl Serving {
 
 /// How the machines of some roles are.
 #[derive(Debug, Default, Clone, Copy)]
-struct Heard {
+struct HealthCount {
     well: u32,
     unwell: u32,
 }
@@ -93,24 +93,24 @@ pub(super) fn serving(release: Option<&Rendering>, stacks: &BTreeSet<&str>, node
         serving.add(ServingState::NotDeployed, "nothing is deployed yet".to_owned());
         return serving;
     };
-    let heard = |role: &Role| heard(role, nodes);
-    let mut members = (0, Heard::default());
-    let mut groups: BTreeMap<&Role, (u32, Heard)> = BTreeMap::new();
+    let health_of = |role: &Role| count_health(role, nodes);
+    let mut members = (0, HealthCount::default());
+    let mut groups: BTreeMap<&Role, (u32, HealthCount)> = BTreeMap::new();
     for (role, node) in &release.roles {
         if !stacks.contains(node.stack.as_str()) {
             serving.add(ServingState::Degraded, format!("{role}: its stack {} is not deployed", node.stack));
             continue;
         }
-        let heard = heard(role);
+        let health = health_of(role);
         if role.member().is_some() {
             members.0 += 1;
-            members.1.well += heard.well.min(1);
-            members.1.unwell += u32::from(heard.well == 0 && heard.unwell > 0);
+            members.1.well += health.well.min(1);
+            members.1.unwell += u32::from(health.well == 0 && health.unwell > 0);
             continue;
         }
         // One machine may be all the units of a group with weights.
         let wanted = if node.weighted { node.nodes.min.min(1) } else { node.nodes.min };
-        groups.insert(role, (wanted, heard));
+        groups.insert(role, (wanted, health));
     }
     let (wanted, of_members) = members;
     let quorum = wanted / 2 + 1;
@@ -125,28 +125,28 @@ pub(super) fn serving(release: Option<&Rendering>, stacks: &BTreeSet<&str>, node
         let why = format!("etcd has its quorum, and {} of {wanted} members are healthy", of_members.well);
         serving.add(ServingState::Degraded, why);
     }
-    for (role, (wanted, heard)) in groups {
-        if heard.well >= wanted {
+    for (role, (wanted, health)) in groups {
+        if health.well >= wanted {
             continue;
         }
-        let reporting = heard.well + heard.unwell;
+        let reporting = health.well + health.unwell;
         let what = if *role == Role::Controller { "controller" } else { "node" };
-        let mut why = format!("{role}: {} of {} well", heard.well, count(wanted, what));
+        let mut why = format!("{role}: {} of {} well", health.well, count(wanted, what));
         let state = if reporting < wanted {
             why.push_str(&format!("; {reporting} reported"));
             ServingState::Unknown
         } else {
             ServingState::Degraded
         };
-        let is_down = *role == Role::Controller && heard.well == 0 && heard.unwell > 0;
+        let is_down = *role == Role::Controller && health.well == 0 && health.unwell > 0;
         serving.add(if is_down { ServingState::Down } else { state }, why);
     }
     serving
 }
 
-fn heard(role: &Role, nodes: &[Node]) -> Heard {
+fn count_health(role: &Role, nodes: &[Node]) -> HealthCount {
     let name = role.to_string();
-    let mut heard = Heard::default();
+    let mut health = HealthCount::default();
     for node in nodes.iter().filter(|node| node.role == name && node.standing != NodeState::Earlier) {
         let healthy = match (&node.status, &node.bootstrap) {
             (Some(status), _) => status.healthy && status.ready != Some(false),
@@ -154,10 +154,10 @@ fn heard(role: &Role, nodes: &[Node]) -> Heard {
             (None, None) => false,
         };
         if healthy && node.standing == NodeState::Up {
-            heard.well += 1;
+            health.well += 1;
         } else {
-            heard.unwell += 1;
+            health.unwell += 1;
         }
     }
-    heard
+    health
 }

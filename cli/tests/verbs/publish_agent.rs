@@ -25,7 +25,7 @@ fn what_is_no_agent_is_refused_by_name() {
         ("narrow", program(1, 3, 3, 0, 64), "is a 32-bit program"),
         ("odd", program(7, 3, 62, 0, 64), "is no 64-bit little-endian program"),
         ("object", program(2, 1, 62, 64, 192), "is not a program, but another kind of ELF file"),
-        ("riscv", program(2, 3, 243, 64, 192), "is for another processor (ELF machine 243)"),
+        ("riscv", program(2, 3, 243, 64, 192), "is for an unsupported processor (ELF machine 243)"),
         ("header", program(2, 3, 62, 0, 63), "is cut off"),
         ("half", program(2, 3, 62, 64, 191), "is cut off"),
         ("endless", program(2, 3, 62, u64::MAX, 192), "is cut off"),

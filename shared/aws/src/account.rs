@@ -17,7 +17,7 @@ use crate::raw::{Parameters, Service, list, numbered, text, unreadable};
 /// An alarm of CloudWatch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstalledAlarm {
-    /// Its name.
+    /// The alarm's name.
     pub name: String,
     /// What it means, and what to do.
     pub description: String,

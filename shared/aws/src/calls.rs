@@ -11,27 +11,27 @@ use aws_smithy_runtime_api::client::http::{
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 
-/// A client whose calls are told.
+/// A client that logs each call.
 #[derive(Debug, Clone)]
-pub(crate) struct Told<C> {
+pub(crate) struct LoggedClient<C> {
     inner: C,
-    tell: fn(&str),
+    log_line: fn(&str),
 }
 
-impl<C> Told<C> {
-    pub(crate) fn new(inner: C, tell: fn(&str)) -> Self {
-        Self { inner, tell }
+impl<C> LoggedClient<C> {
+    pub(crate) fn new(inner: C, log_line: fn(&str)) -> Self {
+        Self { inner, log_line }
     }
 }
 
-impl HttpClient for Told<SharedHttpClient> {
+impl HttpClient for LoggedClient<SharedHttpClient> {
     fn http_connector(
         &self,
         settings: &HttpConnectorSettings,
         components: &RuntimeComponents,
     ) -> SharedHttpConnector {
         let inner = self.inner.http_connector(settings, components);
-        SharedHttpConnector::new(Told::new(inner, self.tell))
+        SharedHttpConnector::new(LoggedClient::new(inner, self.log_line))
     }
 
     fn connector_metadata(&self) -> Option<ConnectorMetadata> {
@@ -39,9 +39,9 @@ impl HttpClient for Told<SharedHttpClient> {
     }
 }
 
-impl HttpConnector for Told<SharedHttpConnector> {
+impl HttpConnector for LoggedClient<SharedHttpConnector> {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let (call, tell, begun) = (words(&request), self.tell, Instant::now());
+        let (call, log_line, begun) = (words(&request), self.log_line, Instant::now());
         let answer = self.inner.call(request);
         HttpConnectorFuture::new(async move {
             let answer = answer.await;
@@ -56,7 +56,7 @@ impl HttpConnector for Told<SharedHttpConnector> {
                 Err(error) if error.is_io() => "no connection".to_owned(),
                 Err(_) => "failed".to_owned(),
             };
-            tell(&format!("{call}: {result}, {} ms", begun.elapsed().as_millis()));
+            log_line(&format!("{call}: {result}, {} ms", begun.elapsed().as_millis()));
             answer
         })
     }

@@ -18,7 +18,7 @@ use aws_smithy_runtime_api::client::http::{SharedHttpClient, SharedHttpConnector
 use aws_smithy_runtime_api::shared::IntoShared as _;
 use aws_types::service_config::ServiceConfigKey;
 
-use crate::calls::Told;
+use crate::calls::LoggedClient;
 use crate::{AutoScaling, CloudFormation, EventBus, KmsKeys, RunCommand, S3Bucket, Schedules, SsmParameters};
 
 /// How often a call is tried in all. With the backoff below, a service that throttles for some five seconds is
@@ -140,7 +140,7 @@ impl Aws {
         // One client for all services: a client of its own would each read the system's root certificates anew.
         let http = https();
         let http = match terminal.calls {
-            Some(told) => Told::new(http, told).into_shared(),
+            Some(log_line) => LoggedClient::new(http, log_line).into_shared(),
             None => http,
         };
         let mut loader = aws_config::defaults(BehaviorVersion::latest())

@@ -149,13 +149,13 @@ impl Aws {
     /// If CloudFormation refuses, or cannot be reached.
     pub async fn drift_detection(&self, stack: &str, id: &str) -> PortResult<Detection> {
         let call = self.cloudformation().describe_stack_drift_detection_status();
-        let told = call.stack_drift_detection_id(id).send().await;
-        let told = told.map_err(|error| port_error(STATUS, stack, &error))?;
-        match told.detection_status {
+        let response = call.stack_drift_detection_id(id).send().await;
+        let response = response.map_err(|error| port_error(STATUS, stack, &error))?;
+        match response.detection_status {
             Some(StackDriftDetectionStatus::DetectionInProgress) => Ok(Detection::InProgress),
             Some(StackDriftDetectionStatus::DetectionComplete) => Ok(Detection::Complete),
             Some(StackDriftDetectionStatus::DetectionFailed) => {
-                let reason = told.detection_status_reason.filter(|reason| !reason.is_empty());
+                let reason = response.detection_status_reason.filter(|reason| !reason.is_empty());
                 Ok(Detection::Failed(reason.unwrap_or_else(|| "CloudFormation gave no reason".to_owned())))
             }
             other => {
@@ -213,15 +213,15 @@ impl Aws {
         for some in names.chunks(NAMES_AT_ONCE) {
             let named = some.iter().map(|name| (*name).clone()).collect();
             let call = client.describe_auto_scaling_groups().set_auto_scaling_group_names(Some(named));
-            let told = call
+            let response = call
                 .send()
                 .await
                 .map_err(|error| port_error(GROUPS, some.first().map_or("", |name| name.as_str()), &error))?;
-            for group in told.auto_scaling_groups.unwrap_or_default() {
+            for group in response.auto_scaling_groups.unwrap_or_default() {
                 let Some(name) = group.auto_scaling_group_name.clone() else { continue };
-                let of = group_of(&group)
+                let group = group_of(&group)
                     .ok_or_else(|| unreadable(GROUPS, &name, "an answer without the group's sizes"))?;
-                settings.insert(name, of);
+                settings.insert(name, group);
             }
         }
         Ok(settings)

@@ -60,7 +60,7 @@ fn unsent(words: String) -> (ErrorKind, String) {
         let list = attempted(&words[at + NOBODY.len()..]);
         return (ErrorKind::Denied, format!("NoCredentials: {NOBODY}{list}"));
     }
-    match PROVIDER.iter().find_map(|said| words.find(said)) {
+    match PROVIDER.iter().find_map(|text| words.find(text)) {
         Some(at) => (ErrorKind::Denied, format!("NoCredentials: {}", attempted(&words[at..]))),
         None => (ErrorKind::Transient, words),
     }

@@ -48,7 +48,7 @@ impl S3Bucket {
         &self.client
     }
 
-    /// Its name.
+    /// The bucket's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

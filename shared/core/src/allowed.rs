@@ -85,7 +85,7 @@ pub struct Boundaries {
 impl Boundaries {
     /// The boundary of a role, which has managed policies or has none.
     #[must_use]
-    pub fn of(&self, has_managed_policies: bool) -> &str {
+    pub fn for_role(&self, has_managed_policies: bool) -> &str {
         match &self.with_managed_policies {
             Some(wide) if has_managed_policies => wide,
             Some(_) | None => &self.own,

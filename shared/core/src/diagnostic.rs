@@ -54,7 +54,7 @@ impl fmt::Display for Diagnostic {
 impl Diagnostic {
     /// An error about the whole spec.
     #[must_use]
-    pub fn whole(code: &str, message: impl Into<String>) -> Self {
+    pub fn for_whole_spec(code: &str, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
             code: code.to_owned(),

@@ -27,14 +27,14 @@ fn walk(path: String, before: Option<&Value>, after: Option<&Value>, found: &mut
     if before == after {
         return;
     }
-    if let (Some(Value::Object(left)), Some(Value::Object(right))) = (before, after)
-        && !is_intrinsic(left)
-        && !is_intrinsic(right)
+    if let (Some(Value::Object(before_map)), Some(Value::Object(after_map))) = (before, after)
+        && !is_intrinsic(before_map)
+        && !is_intrinsic(after_map)
     {
-        let keys: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+        let keys: std::collections::BTreeSet<&String> = before_map.keys().chain(after_map.keys()).collect();
         for key in keys {
             let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            walk(below, left.get(key), right.get(key), found);
+            walk(below, before_map.get(key), after_map.get(key), found);
         }
         return;
     }

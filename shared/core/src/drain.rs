@@ -32,7 +32,7 @@ pub const LAST_FORCED: &str = "slipway/last-forced";
 pub struct ObjectName {
     /// Its namespace.
     pub namespace: String,
-    /// Its name.
+    /// Its name in that namespace.
     pub name: String,
 }
 
@@ -81,7 +81,7 @@ pub struct NodeState {
 /// A pod on the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
-    /// Its name.
+    /// Its namespace and name.
     pub name: ObjectName,
     /// Its UID.
     pub uid: String,
@@ -126,7 +126,7 @@ pub struct Budget {
 /// A pod of a budget, and its health.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sibling {
-    /// Its name.
+    /// Its namespace and name.
     pub name: ObjectName,
     /// It is healthy.
     pub healthy: bool,
@@ -161,7 +161,7 @@ pub enum Answer {
 /// A pod to act on: this pod, not another one of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
-    /// Its name.
+    /// Its namespace and name.
     pub name: ObjectName,
     /// Its UID.
     pub uid: String,

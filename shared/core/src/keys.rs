@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn a_key_says_whose_report_it_is_and_of_what() {
         let machines = MachineArns::new("eu-west-1", "123456789012");
-        let (arn, instance) = (machines.of("i-0a1b"), "i-0a1b");
+        let (arn, instance) = (machines.arn_of("i-0a1b"), "i-0a1b");
         let (role, status) = ("pool-a", node_status("prod", "pool-a", &arn));
         assert_eq!(
             status,
@@ -442,8 +442,8 @@ mod tests {
             "i-",
             "i-0\u{1b}[2J",
             &format!("{arn}/{arn}"),
-            &machines.of("i-0A"),
-            &machines.of(""),
+            &machines.arn_of("i-0A"),
+            &machines.arn_of(""),
         ] {
             assert_eq!(report_key("prod", &node_status("prod", role, other)), None, "{other:?}");
         }

@@ -66,7 +66,7 @@ impl Settings {
 
     /// Those of a pool.
     #[must_use]
-    pub fn of(&self, pool: &str) -> Repair {
+    pub fn for_pool(&self, pool: &str) -> Repair {
         self.pools.get(pool).copied().unwrap_or_default()
     }
 }
@@ -107,8 +107,8 @@ impl Watch {
         self.looked_s.is_none_or(|last| now_s < last || now_s - last >= LOOK_S)
     }
 
-    /// Notes a look at all workers. A look that fails is noted by none, and what was seen before is to be forgotten then.
-    pub fn look(&mut self, workers: &[Worker], now_s: u64) {
+    /// Records an observation of all workers. After a failed observation, discard the watch.
+    pub fn record(&mut self, workers: &[Worker], now_s: u64) {
         let watched = self.looked_s.is_some_and(|last| last <= now_s && now_s - last <= GAP_S);
         let before = if watched { std::mem::take(&mut self.unready_s) } else { BTreeMap::new() };
         let unready = workers.iter().filter(|worker| !worker.ready);
@@ -198,7 +198,7 @@ impl Ill {
     pub fn report(&self, ledger: &Ledger, now: Timestamp) -> UnreadyWorker {
         let begun = ledger.pools.get(&self.pool).is_some_and(|begun| begun.uid == self.uid);
         let (repair, why) = match &self.verdict {
-            Verdict::Told => (RepairState::Told, None),
+            Verdict::Reported => (RepairState::Told, None),
             Verdict::Repair => (RepairState::Begun, None),
             Verdict::Wait(Wait::Leaving | Wait::UnderWay { .. }) if begun => (RepairState::Begun, None),
             Verdict::Wait(why) => (RepairState::Waits, Some(why.to_string())),
@@ -218,7 +218,7 @@ impl Ill {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// People are told, because the pool's `repair.mode` is `warn`.
-    Told,
+    Reported,
     /// Auto Scaling is told that it is unhealthy.
     Repair,
     /// Nothing for now.
@@ -242,7 +242,7 @@ pub enum Wait {
     /// So many others are not Ready that its machine is hardly the reason.
     Many {
         /// Of what.
-        of: Whole,
+        scope: Scope,
         /// How many are not Ready.
         unready: usize,
         /// How many there are.
@@ -269,7 +269,7 @@ pub enum Wait {
 
 /// Workers that are counted together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Whole {
+pub enum Scope {
     /// All of the cluster.
     Cluster,
     /// Those of a pool.
@@ -278,7 +278,7 @@ pub enum Whole {
     Zone(String),
 }
 
-impl fmt::Display for Whole {
+impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cluster => f.write_str("the cluster"),
@@ -299,9 +299,9 @@ impl fmt::Display for Wait {
             ),
             Self::Young => f.write_str("it may still be booting"),
             Self::Machine { why } => f.write_str(why),
-            Self::Many { of, unready, all } => write!(
+            Self::Many { scope, unready, all } => write!(
                 f,
-                "{unready} of {all} workers of {of} are not Ready, so the fault is hardly that of one machine: check the network between \
+                "{unready} of {all} workers of {scope} are not Ready, so the fault is hardly that of one machine: check the network between \
                  controllers and workers"
             ),
             Self::Turn { node } => write!(f, "{node} of the same pool comes first"),

@@ -318,7 +318,7 @@ pub struct StoredSnapshot {
     /// Whether the member recorded that it read the snapshot back.
     pub verified: bool,
     /// Which etcd it is of.
-    pub of: OfEtcd,
+    pub etcd: OfEtcd,
 }
 
 /// Those of `all` that `keep` does not keep, by their time, the oldest first. The newest verified ones are always kept, so when no snapshots are taken any more,
@@ -331,12 +331,12 @@ pub fn expired(all: &[StoredSnapshot], keep: Retention, now: Timestamp) -> Vec<S
     let (mut verified, mut kept_days, mut expired) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
     for one in newest_first {
         let age = now.duration_since(one.stored_at);
-        let newer: &mut u32 = verified.entry(one.of).or_default();
+        let newer: &mut u32 = verified.entry(one.etcd).or_default();
         let is_last_good = one.verified && *newer < keep.at_least;
         *newer += u32::from(one.verified);
         // One that was not verified is no backup, and takes no verified one's place.
         let day = one.stored_at.as_second().div_euclid(24 * 3600);
-        let is_days_last = one.verified && kept_days.insert((one.of, day));
+        let is_days_last = one.verified && kept_days.insert((one.etcd, day));
         let kept =
             age <= days(keep.all_days) || is_last_good || (is_days_last && age <= days(keep.daily_days));
         if !kept {

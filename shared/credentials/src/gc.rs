@@ -155,8 +155,10 @@ pub fn decide(
     let current =
         |role: &Role, digest: &str| manifest.bundles.get(role).is_some_and(|bundle| bundle.digest == digest);
     // A role that the spec no longer has keeps its bundle, which may contain what others use.
-    let mut held =
-        Held { fingerprints: manifest.bundles.values().flat_map(fingerprints).collect(), ..Held::default() };
+    let mut held = KeptContent {
+        fingerprints: manifest.bundles.values().flat_map(fingerprints).collect(),
+        ..KeptContent::default()
+    };
     for (role, digests) in &referred.credentials {
         digests.iter().for_each(|digest| held.add(manifest, role, digest));
     }
@@ -208,13 +210,13 @@ pub fn decide(
 
 /// What the bundles that are kept contain, besides what the inventory names.
 #[derive(Default)]
-struct Held {
+struct KeptContent {
     fingerprints: BTreeSet<String>,
     /// A bundle is kept whose content is unknown.
     anything: bool,
 }
 
-impl Held {
+impl KeptContent {
     fn add(&mut self, manifest: &Manifest, role: &Role, digest: &str) {
         if manifest.bundles.get(role).is_some_and(|bundle| bundle.digest == digest) {
             return;

@@ -129,7 +129,7 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ends: BTreeMap<Role, BTreeMap<String, Timestamp>>,
     /// The rotations in progress, by asset. The second of the two that nodes trust meanwhile is among [`Self::assets`], under the name
-    /// that [`trust::beside`] returns.
+    /// that [`trust::second_trusted_name`] returns.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rotations: BTreeMap<String, rotation::Rotation>,
 }

@@ -82,14 +82,14 @@ pub enum PolicyError {
         days: u32,
     },
     /// An existing authority has another origin than the spec says.
-    #[error("the cluster's authority {asset} was {stands}, and the spec says that it is {asked}")]
+    #[error("the cluster's authority {asset} is {current_origin}, but the spec wants {spec_origin}")]
     Rotation {
         /// The authority.
         asset: String,
         /// The origin of the existing one.
-        stands: Origin,
+        current_origin: Origin,
         /// The origin in the spec.
-        asked: Origin,
+        spec_origin: Origin,
     },
     /// The user provided another authority than the existing one.
     #[error("the authority {asset} that was brought is another than the cluster's")]
@@ -150,8 +150,8 @@ impl PolicyError {
         match self {
             Self::OutlivesIssuer { issuer, .. } => format!("rotate {issuer}: slipway rotate-ca {issuer}"),
             Self::TooLong { .. } => "lower tlsCADurationDays or tlsCertDurationDays".to_owned(),
-            Self::Rotation { asset, stands, .. } => format!(
-                "write `source: {stands}` at certificatesConfiguration.authorities.{asset} (or nothing, for generated): an existing authority is not replaced by one of another kind"
+            Self::Rotation { asset, current_origin, .. } => format!(
+                "write `source: {current_origin}` at certificatesConfiguration.authorities.{asset} (or nothing, for generated): an existing authority is not replaced by one of another kind"
             ),
             Self::AnotherAuthority { .. } => {
                 "put the old file back, or take it away: an existing authority that you provided is not replaced, because this version \
@@ -229,8 +229,8 @@ fn refuse_another_authority(
         return Ok(());
     }
     if entry.origin != asset.origin {
-        let (stands, asked) = (entry.origin, asset.origin);
-        return Err(PolicyError::Rotation { asset: asset.name.clone(), stands, asked });
+        let (current_origin, spec_origin) = (entry.origin, asset.origin);
+        return Err(PolicyError::Rotation { asset: asset.name.clone(), current_origin, spec_origin });
     }
     match own {
         Some(own) if own.fingerprint != entry.fingerprint => {

@@ -34,7 +34,7 @@ pub use announce::{AUTHORITY_DAYS, Announcement, LEAF_DAYS};
 pub use certificate_state::{CertificateState, Elsewhere};
 pub use decide::{decide, renewal_time};
 pub use groups::{Group, Topology, group};
-pub use reported::{Held, Reported, reported};
+pub use reported::{LeafOnNode, Reported, reported};
 pub use state::{Announced, CertificateStatus, State, Superseded, Urgent};
 pub use strategy::{by_strategy, replaced};
 
@@ -85,7 +85,7 @@ impl Default for Machines {
 
 impl Machines {
     /// The machines of `role`; `None`: they were not listed.
-    fn of(&self, role: &Role) -> Option<&BTreeMap<String, String>> {
+    fn of_role(&self, role: &Role) -> Option<&BTreeMap<String, String>> {
         match self {
             Self::Listed(machines) => machines.get(role),
             Self::Unknown => None,

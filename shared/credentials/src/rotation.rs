@@ -26,8 +26,8 @@ use super::manifest::{self, PolicyError};
 use super::policy;
 use super::{Asset, AssetKind, Manifest, Origin};
 
-pub use due::{Due, Why, due};
-pub use gate::{Next, NodeReport, Seen, UnreadableReport, Wait, next};
+pub use due::{ExpiringAuthority, ExpiryReason, due};
+pub use gate::{KnownNodes, Next, NodeReport, UnreadableReport, Wait, next};
 pub use words::{RotationStatus, after, lines, rotation_status, words};
 
 /// The rotation of one asset, as stored in the inventory.
@@ -36,7 +36,7 @@ pub use words::{RotationStatus, after, lines, rotation_status, words};
 pub struct Rotation {
     /// The present stage.
     pub stage: Stage,
-    /// Whether it was aborted and goes back: the old one issues again, or is about to be the only one.
+    /// Whether it was aborted: the old authority issues again, and the new one is being removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aborted: bool,
     /// When it began.
@@ -102,7 +102,7 @@ pub fn to_start(
     name: &str,
     now: Timestamp,
 ) -> Result<Asset, PolicyError> {
-    known(name)?;
+    check_rotatable(name)?;
     let refused = |why: &str, help: String| {
         Err(PolicyError::NotRotatable { name: name.to_owned(), why: why.to_owned(), help })
     };
@@ -135,7 +135,7 @@ pub fn to_start(
 ///
 /// # Errors
 /// If it cannot be.
-pub fn known(name: &str) -> Result<(), PolicyError> {
+pub fn check_rotatable(name: &str) -> Result<(), PolicyError> {
     if ROTATABLE.contains(&name) {
         return Ok(());
     }
@@ -171,7 +171,7 @@ pub fn begin(manifest: &mut Manifest, name: &str, now: Timestamp) {
 /// # Errors
 /// If it is not being rotated, or the old one is removed already.
 pub fn abort(manifest: &mut Manifest, name: &str, now: Timestamp) -> Result<bool, PolicyError> {
-    known(name)?;
+    check_rotatable(name)?;
     let refused = |why: &str, help: &str| {
         let (name, why, help) = (name.to_owned(), why.to_owned(), help.to_owned());
         Err(PolicyError::NotRotatable { name, why, help })

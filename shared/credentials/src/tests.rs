@@ -470,7 +470,11 @@ fn an_authority_is_not_exchanged_by_rendering() {
     assert!(
         matches!(
             asked,
-            Err(PolicyError::Rotation { stands: Origin::Generated, asked: Origin::Imported, .. })
+            Err(PolicyError::Rotation {
+                current_origin: Origin::Generated,
+                spec_origin: Origin::Imported,
+                ..
+            })
         ),
         "{asked:?}"
     );
@@ -479,7 +483,7 @@ fn an_authority_is_not_exchanged_by_rendering() {
     make(&own, &mut stands, 1);
     let generated = policy::assets(&plain);
     let back = manifest::to_make(&generated, &stands, &BTreeMap::new(), now());
-    assert!(matches!(back, Err(PolicyError::Rotation { stands: Origin::Imported, .. })), "{back:?}");
+    assert!(matches!(back, Err(PolicyError::Rotation { current_origin: Origin::Imported, .. })), "{back:?}");
     let another = manifest::to_make(&assets, &stands, &brought(&assets, &Manifest::default(), 2), now());
     assert!(matches!(another, Err(PolicyError::AnotherAuthority { .. })), "{another:?}");
     // The files were taken away: nothing is asked for.

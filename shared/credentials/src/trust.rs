@@ -10,7 +10,7 @@ use super::{Entry, Manifest};
 
 /// The name of the second of the two that are trusted. `None`: there is only one.
 #[must_use]
-pub fn beside(manifest: &Manifest, name: &str) -> Option<String> {
+pub fn second_trusted_name(manifest: &Manifest, name: &str) -> Option<String> {
     [predecessor(name), successor(name)].into_iter().find(|other| manifest.assets.contains_key(other))
 }
 
@@ -25,7 +25,7 @@ pub fn stored<'m>(manifest: &'m Manifest, asset: &str, fingerprint: &str) -> Opt
 /// The assets whose public key may verify a token that is still valid.
 #[must_use]
 pub fn service_account_keys(manifest: &Manifest) -> Vec<String> {
-    let other = beside(manifest, SERVICE_ACCOUNT);
+    let other = second_trusted_name(manifest, SERVICE_ACCOUNT);
     std::iter::once(SERVICE_ACCOUNT.to_owned()).chain(other).collect()
 }
 

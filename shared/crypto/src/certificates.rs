@@ -10,7 +10,7 @@ use rcgen::{
 use slipway_core::digest::{hex, sha256_hex};
 use slipway_credentials::manifest::{BACKDATED, cut, not_after};
 use slipway_credentials::{CertificateFacts, CertificateProfile};
-use slipway_ports::{Made, PortResult, Signer};
+use slipway_ports::{NewAsset, PortResult, Signer};
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
@@ -26,7 +26,7 @@ pub(crate) fn issue(
     profile: &CertificateProfile,
     signer: Option<&Signer>,
     now: Timestamp,
-) -> PortResult<Made> {
+) -> PortResult<NewAsset> {
     certify(profile, &Key::generate(profile.algorithm)?, signer, now)
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn certify(
     key: &Key,
     signer: Option<&Signer>,
     now: Timestamp,
-) -> PortResult<Made> {
+) -> PortResult<NewAsset> {
     let fail = |message: String| refused("pki:Issue", &profile.common_name, message);
     let mut params = params(profile, key, now)?;
     let certificate = match signer {
@@ -66,7 +66,7 @@ pub(crate) fn certify(
         }
     };
     let mut pem = armor::encode("CERTIFICATE", certificate.der());
-    Ok(Made { private: key.private_pem(), public: Some(std::mem::take(&mut *pem)) })
+    Ok(NewAsset { private: key.private_pem(), public: Some(std::mem::take(&mut *pem)) })
 }
 
 fn params(profile: &CertificateProfile, key: &Key, now: Timestamp) -> PortResult<CertificateParams> {

@@ -31,8 +31,8 @@ use jiff::Timestamp;
 use slipway_core::oidc::VerificationKey;
 use slipway_credentials::{AssetKind, CertificateFacts, CertificateProfile};
 use slipway_ports::{
-    BroughtAuthority, BroughtKey, Context, Crypto, DataKey, ErrorKind, Flaw, Made, PortError, PortResult,
-    Sealing, Secret, Seen, Signer,
+    BroughtAuthority, BroughtKey, Context, Crypto, DataKey, ErrorKind, ExaminedCertificate, Flaw, NewAsset,
+    PortError, PortResult, Sealing, Secret, Signer,
 };
 
 /// [`Crypto`] with AWS-LC and the operating system's randomness.
@@ -40,7 +40,7 @@ use slipway_ports::{
 pub struct AwsLc;
 
 impl Crypto for AwsLc {
-    fn make(&self, kind: &AssetKind) -> PortResult<Made> {
+    fn make(&self, kind: &AssetKind) -> PortResult<NewAsset> {
         match kind {
             AssetKind::Certificate(profile) => Err(refused(
                 "pki:Make",
@@ -49,9 +49,9 @@ impl Crypto for AwsLc {
             )),
             AssetKind::KeyPair(algorithm) => {
                 let key = keys::Key::generate(*algorithm)?;
-                Ok(Made { private: key.private_pem(), public: Some(key.public_pem()) })
+                Ok(NewAsset { private: key.private_pem(), public: Some(key.public_pem()) })
             }
-            AssetKind::RandomKey => Ok(Made { private: secrets::random_key()?, public: None }),
+            AssetKind::RandomKey => Ok(NewAsset { private: secrets::random_key()?, public: None }),
         }
     }
 
@@ -60,7 +60,7 @@ impl Crypto for AwsLc {
         profile: &CertificateProfile,
         signer: Option<&Signer>,
         now: Timestamp,
-    ) -> PortResult<Made> {
+    ) -> PortResult<NewAsset> {
         certificates::issue(profile, signer, now)
     }
 
@@ -70,7 +70,7 @@ impl Crypto for AwsLc {
         key: &Secret,
         signer: Option<&Signer>,
         now: Timestamp,
-    ) -> PortResult<Made> {
+    ) -> PortResult<NewAsset> {
         let key = keys::Key::from_pem(key)
             .map_err(|problem| refused("pki:Issue", &profile.common_name, problem))?;
         certificates::certify(profile, &key, signer, now)
@@ -80,7 +80,7 @@ impl Crypto for AwsLc {
         certificates::facts(pem)
     }
 
-    fn examine(&self, key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
+    fn examine(&self, key: &str, bytes: &[u8]) -> Result<ExaminedCertificate, Flaw> {
         examine::examine(key, bytes)
     }
 

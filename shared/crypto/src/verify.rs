@@ -19,7 +19,7 @@ use slipway_core::role::Role;
 use slipway_credentials::Manifest;
 
 pub use facts::{Extended, Facts, KeyType, Signature, Usage};
-pub use files::{Certificate, File, Found, KeyFile, Other};
+pub use files::{Certificate, File, FileContent, KeyFile, OtherFile};
 pub use layout::Layout;
 
 use layout::Expectations;
@@ -70,7 +70,7 @@ pub struct Survey {
     /// Every key, by its file.
     pub keys: Vec<KeyFile>,
     /// Every other file.
-    pub others: Vec<Other>,
+    pub others: Vec<OtherFile>,
     /// Files that could not be read, or that too many users can read.
     pub findings: Vec<Finding>,
     /// The inventory of a folder that Slipway made.
@@ -136,7 +136,7 @@ pub fn alone(
     let certificate =
         Certificate { file: file.to_owned(), place: 0, name: files::name_of(file), facts, link: false };
     let mut findings = Vec::new();
-    check::one(&certificate, None, at, &mut findings);
+    check::check_certificate(&certificate, None, at, &mut findings);
     Ok((certificate, findings))
 }
 
@@ -159,9 +159,9 @@ fn inventory(files: &[File], stored: &Stored, findings: &mut Vec<Finding>) -> (O
             continue;
         }
         let bytes = match &file.found {
-            Found::Bytes(bytes) => bytes.expose(),
+            FileContent::Bytes(bytes) => bytes.expose(),
             // Every file that cannot be read is reported elsewhere.
-            Found::Not(_) => {
+            FileContent::Unreadable(_) => {
                 unread = true;
                 continue;
             }
@@ -245,7 +245,7 @@ impl Survey {
             self.certificates.iter().filter(|certificate| self.is_current(certificate)).collect();
         for certificate in &current {
             let expected = expectations.expected_for(certificate);
-            check::one(certificate, expected.as_ref(), Some((now, soon_days)), &mut findings);
+            check::check_certificate(certificate, expected.as_ref(), Some((now, soon_days)), &mut findings);
         }
         together::chains(self, &current, &expectations, &mut findings);
         together::keys(self, &current, &expectations, &mut findings);

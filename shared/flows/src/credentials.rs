@@ -25,8 +25,8 @@ use slipway_credentials::manifest::{self, Brought, FORMAT, PolicyError};
 use slipway_credentials::policy::{self, DIGEST_KEY};
 use slipway_credentials::rotation as rotation_policy;
 use slipway_credentials::{Asset, AssetKind, BundleEntry, ChainFacts, Entry, Manifest, Origin, trust};
-use slipway_ports::{BroughtAuthority, Crypto, Keys, Made, Objects, PortResult, Secret, Signer};
-use vault::{Half, Held, Vault};
+use slipway_ports::{BroughtAuthority, Crypto, Keys, NewAsset, Objects, PortResult, Secret, Signer};
+use vault::{Half, LoadedAsset, Vault};
 
 use crate::error::{FlowError, FlowResult};
 use crate::store;
@@ -56,7 +56,7 @@ pub struct Healed {
 }
 
 /// The digests of the bundles that nodes of each role have, or will have.
-pub type Known = BTreeMap<Role, BTreeSet<String>>;
+pub type NodeBundles = BTreeMap<Role, BTreeSet<String>>;
 
 /// Makes the assets that are missing or whose names changed, seals the bundles whose content changed, and returns the digests for the
 /// launch templates. If there is nothing to do, it neither calls [`Keys`] nor writes (P1).
@@ -71,7 +71,7 @@ pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
     cluster: &Cluster,
     now: Timestamp,
 ) -> FlowResult<Credentials> {
-    ensure_for(objects, keys, crypto, cluster, &Known::new(), now).await
+    ensure_for(objects, keys, crypto, cluster, &NodeBundles::new(), now).await
 }
 
 /// As [`ensure`], for a cluster whose nodes have the bundles in `known`. An inventory that is lost, or older than these bundles, is an
@@ -84,11 +84,11 @@ pub async fn ensure_for<O: Objects, K: Keys, C: Crypto>(
     keys: &K,
     crypto: &C,
     cluster: &Cluster,
-    known: &Known,
+    known: &NodeBundles,
     now: Timestamp,
 ) -> FlowResult<Credentials> {
     let imported = Imported::new();
-    ensure_with(objects, keys, crypto, cluster, &Given { known, imported: &imported }, now).await
+    ensure_with(objects, keys, crypto, cluster, &Constraints { known, imported: &imported }, now).await
 }
 
 /// A provided asset that was found valid.
@@ -109,9 +109,9 @@ pub type Imported = BTreeMap<String, Import>;
 
 /// What [`ensure_with`] has to respect.
 #[derive(Debug, Clone, Copy)]
-pub struct Given<'a> {
+pub struct Constraints<'a> {
     /// The bundles that nodes have.
-    pub known: &'a Known,
+    pub known: &'a NodeBundles,
     /// The assets that the user provided and [`crate::imports::read`] accepted.
     pub imported: &'a Imported,
 }
@@ -125,10 +125,10 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
     keys: &K,
     crypto: &C,
     cluster: &Cluster,
-    given: &Given<'_>,
+    given: &Constraints<'_>,
     now: Timestamp,
 ) -> FlowResult<Credentials> {
-    let &Given { known, imported, .. } = given;
+    let &Constraints { known, imported, .. } = given;
     let key = keys::manifest(&cluster.name);
     let mut tried: Option<Credentials> = None;
     for _ in 0..store::TRIES {
@@ -185,7 +185,7 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
 pub async fn foresee<O: Objects>(
     objects: &O,
     cluster: &Cluster,
-    given: &Given<'_>,
+    given: &Constraints<'_>,
     now: Timestamp,
 ) -> FlowResult<Credentials> {
     let key = keys::manifest(&cluster.name);
@@ -234,7 +234,7 @@ async fn inventory<O: Objects>(
     objects: &O,
     cluster: &Cluster,
     stored: Option<Manifest>,
-    &Given { known, .. }: &Given<'_>,
+    &Constraints { known, .. }: &Constraints<'_>,
 ) -> FlowResult<Option<Manifest>> {
     let key = keys::manifest(&cluster.name);
     let manifest = match stored {
@@ -311,7 +311,7 @@ async fn make<O: Objects, K: Keys, C: Crypto>(
     vault.load(manifest, needs).await?;
     for asset in list.iter().map(|made| made.asset) {
         let new = match imported.get(&asset.name).filter(|_| asset.origin != Origin::Generated) {
-            Some(import) => Held {
+            Some(import) => LoadedAsset {
                 public: Some(import.certificate.clone()),
                 private: import.key.clone(),
                 authority: import.authority.clone(),
@@ -327,7 +327,7 @@ fn produce<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     asset: &Asset,
     now: Timestamp,
-) -> PortResult<Made> {
+) -> PortResult<NewAsset> {
     match manifest::profile(asset) {
         None => vault.crypto.make(&asset.kind),
         Some(profile) => {
@@ -345,7 +345,7 @@ fn record<O: Objects, K: Keys, C: Crypto>(
     vault: &mut Vault<'_, O, K, C>,
     manifest: &mut Manifest,
     asset: &Asset,
-    new: Held,
+    new: LoadedAsset,
 ) -> FlowResult<()> {
     let entry = entry(vault, manifest, asset, &new)?;
     manifest.assets.insert(asset.name.clone(), entry);
@@ -358,7 +358,7 @@ fn entry<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     manifest: &Manifest,
     asset: &Asset,
-    made: &Held,
+    made: &LoadedAsset,
 ) -> FlowResult<Entry> {
     let public = || made.public.as_deref().unwrap_or_default();
     let (fingerprint, certificate) = match &asset.kind {
@@ -444,7 +444,7 @@ async fn has_no_pki<O: Objects>(
     objects: &O,
     cluster: &Cluster,
     key: &str,
-    known: &Known,
+    known: &NodeBundles,
 ) -> FlowResult<bool> {
     if known.is_empty() && objects.head(&keys::desired(&cluster.name)).await?.is_none() {
         return Ok(true);
@@ -468,7 +468,7 @@ pub(crate) fn lost_inventory(key: &str) -> FlowError {
 }
 
 /// Refuses an inventory that does not list the bundles in use: it is an old version that was restored, or that of another cluster.
-fn refuse_older(key: &str, manifest: &Manifest, known: &Known) -> FlowResult<()> {
+fn refuse_older(key: &str, manifest: &Manifest, known: &NodeBundles) -> FlowResult<()> {
     let digests = known.iter().flat_map(|(role, digests)| digests.iter().map(move |digest| (role, digest)));
     for (role, digest) in digests {
         if !manifest::knows(manifest, role, digest) {

@@ -30,7 +30,7 @@ use slipway_rollout::{
 
 use crate::error::{FlowError, FlowResult};
 use crate::ports::{Bus, Commands, Groups, Stacks, Ticks};
-use crate::store::{self, AT_A_TIME, Stored, Told};
+use crate::store::{self, AT_A_TIME, NodeObject, Stored};
 
 pub use perform::attempt;
 use perform::perform_and_record;
@@ -95,7 +95,7 @@ pub enum Waker {
     },
     /// Auto Scaling: something became of a machine of that group.
     Group {
-        /// Its name.
+        /// The Auto Scaling group's name.
         name: String,
     },
     /// EC2: it interrupts a Spot machine of a pool.
@@ -381,12 +381,14 @@ async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
     let arns = observed.groups.values().flatten().next().map(|group| group.machine_arns.clone());
     for (role, id) in machines {
         let Some(arns) = &arns else { continue };
-        let key = keys::bootstrap_report(&state.cluster, &role.to_string(), &arns.of(&id));
-        match store::told::<BootstrapReport>(ports.assets, &key, BootstrapReport::MOST_BYTES).await? {
-            Told::Nothing => {}
-            Told::Read(report) => drop(observed.booting.insert(id, report)),
+        let key = keys::bootstrap_report(&state.cluster, &role.to_string(), &arns.arn_of(&id));
+        match store::read_node_object::<BootstrapReport>(ports.assets, &key, BootstrapReport::MOST_BYTES)
+            .await?
+        {
+            NodeObject::Missing => {}
+            NodeObject::Read(report) => drop(observed.booting.insert(id, report)),
             // It holds nobody up. Without a report a machine may have served, and is drained.
-            Told::Unreadable(problem) => {
+            NodeObject::Unreadable(problem) => {
                 tracing::warn!(cluster = state.cluster, key, problem, "a report of a machine cannot be read");
             }
         }
@@ -410,8 +412,8 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
     stored: &Stored<Desired>,
     now: Timestamp,
 ) -> FlowResult<Option<Wanted>> {
-    let taken_up = take_up(ports, state, stored).await?;
-    let stored = taken_up.as_ref().unwrap_or(stored);
+    let restored = restore_deferred_plan(ports, state, stored).await?;
+    let stored = restored.as_ref().unwrap_or(stored);
     let Some(desired) = &stored.value else { return Ok(None) };
     let on_its_way = state.active().is_some_and(|active| active.target == desired.target);
     let over = state.active().is_none() && state.is_spent(desired);
@@ -431,7 +433,7 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
 }
 
 /// Desires the plan again that was set aside for a renewal, once that is over. `None`: none was, or a newer one was written meanwhile.
-async fn take_up<A: Objects, S, G, C, B: Bus, T>(
+async fn restore_deferred_plan<A: Objects, S, G, C, B: Bus, T>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     state: &Rollout,
     stored: &Stored<Desired>,
@@ -511,11 +513,11 @@ pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Ba
         .and_then(|baseline| baseline.with_earlier(&rollout.earlier, &releases))
         .and_then(|baseline| baseline.with_unfinished(&rollout.unfinished, &releases))
         .map(|baseline| baseline.with_whole(&releases))
-        .map_err(|id| store::lost(&keys::release(cluster, &id)))
+        .map_err(|id| store::missing_object(&keys::release(cluster, &id)))
 }
 
 async fn required<T: serde::de::DeserializeOwned>(assets: &impl Objects, key: &str) -> FlowResult<T> {
-    store::load(assets, key).await?.value.ok_or_else(|| store::lost(key))
+    store::load(assets, key).await?.value.ok_or_else(|| store::missing_object(key))
 }
 
 /// Puts a report into `status.json`, made from the one that is there, unless it says that already.

@@ -84,7 +84,7 @@ pub async fn resolve(
         };
         new.pin_known(&missing);
         new.etcd_members = settle(cluster, &old.etcd_members, etcd);
-        new.settle_way_to_aws(cluster, stands.iter().copied());
+        new.pin_addon_credentials(cluster, stands.iter().copied());
         new.former_kms_keys.extend(former_kms_key.map(str::to_owned));
         pin_agents(assets, &missing.agent, &mut new).await?;
         check(&new)?;

@@ -34,7 +34,7 @@ use slipway_spec::Places;
 use slipway_spec::patch::Patch;
 pub use upgrade::{UpgradeOrder, earlier_pins, upgrade};
 
-use crate::credentials::{self, Credentials, Given, Known};
+use crate::credentials::{self, Constraints, Credentials, NodeBundles};
 use crate::error::FlowResult;
 pub use crate::error::NotPrepared;
 use crate::imports::{self, BucketImports, Imports};
@@ -178,14 +178,14 @@ pub struct Running {
 
 impl Running {
     /// The releases that are deployed or being deployed.
-    fn stands(&self) -> impl Iterator<Item = &Rendering> {
+    fn deployed_renderings(&self) -> impl Iterator<Item = &Rendering> {
         [&self.baseline.rendering, &self.target].into_iter().flatten()
     }
 
     /// The bundles that nodes have or will have.
-    fn known(&self) -> Known {
-        let roles = self.stands().flat_map(|rendering| &rendering.roles);
-        let mut digests = Known::default();
+    fn node_bundles(&self) -> NodeBundles {
+        let roles = self.deployed_renderings().flat_map(|rendering| &rendering.roles);
+        let mut digests = NodeBundles::default();
         for (role, node) in roles {
             digests.entry(role.clone()).or_default().insert(node.credentials_digest.clone());
         }
@@ -420,7 +420,7 @@ async fn name_is_taken(
         if is_same && assets.head(&keys::desired(other)).await?.is_some() {
             return Ok(Some(Diagnostic {
                 help: Some("choose a name that differs in more than upper and lower case".to_owned()),
-                ..Diagnostic::whole(
+                ..Diagnostic::for_whole_spec(
                     "cluster-name-taken",
                     format!(
                         "a cluster `{other}` exists, and DNS ignores case: both clusters would have the same names in a hosted zone"
@@ -540,7 +540,7 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     let present = ports.keys.name(cluster.kms_key_arn.as_deref());
     let former_key = Some(manifest.sealed_under.as_str()).filter(|key| !key.is_empty() && *key != present);
     let etcd = running.baseline.etcd(running.in_progress);
-    let stands: Vec<&Rendering> = running.stands().collect();
+    let stands: Vec<&Rendering> = running.deployed_renderings().collect();
     let upgrade = running.upgrade.as_ref();
     let lock = lock::resolve(
         ports.assets,
@@ -557,8 +557,8 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     .await?;
     warnings.extend(update(&lock));
     warnings.extend(without_agent(&lock));
-    let known = running.known();
-    let given = Given { known: &known, imported: &imported };
+    let known = running.node_bundles();
+    let given = Constraints { known: &known, imported: &imported };
     let credentials = match running.is_preview {
         true => credentials::foresee(ports.assets, &cluster, &given, now).await?,
         false => {

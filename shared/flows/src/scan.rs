@@ -179,20 +179,20 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
 async fn tend_snapshots(
     assets: &(impl Objects + Removal),
     cluster: &str,
-    look: FlowResult<Option<snapshots::Look>>,
+    scan: FlowResult<Option<snapshots::SnapshotScan>>,
     decision: &mut Decision,
 ) -> FlowResult<Option<Timestamp>> {
-    let Some(look) = look.or_else(|error| if error.is_transient() { Err(error) } else { Ok(None) })? else {
+    let Some(scan) = scan.or_else(|error| if error.is_transient() { Err(error) } else { Ok(None) })? else {
         return Ok(None);
     };
-    match look.act(assets, cluster).await {
+    match scan.act(assets, cluster).await {
         Err(error) if !error.is_transient() => {
             decision.findings.push(snapshots::not_tended(cluster, &error));
             decision.next.findings.clone_from(&decision.findings);
         }
         acted => acted?,
     }
-    Ok(look.newest)
+    Ok(scan.newest)
 }
 
 /// What a scan would do.
@@ -224,7 +224,7 @@ pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
     }))
 }
 
-impl observe::Seen {
+impl observe::Observation {
     fn decide(&self, machines: &Machines, request: &RenewalRequest, now: Timestamp) -> Decision {
         let mut cluster = self.cluster.clone();
         if !self.may_renew {

@@ -58,7 +58,7 @@ pub async fn verified(objects: &impl Objects, key: &str, sha256: &str) -> FlowRe
 
 /// An object that has to be there is not.
 #[must_use]
-pub fn lost(key: &str) -> FlowError {
+pub fn missing_object(key: &str) -> FlowError {
     FlowError::Corrupt {
         key: key.to_owned(),
         problem: "is lost".to_owned(),
@@ -90,9 +90,9 @@ pub async fn load_or_none<T: DeserializeOwned>(
 
 /// What a node wrote at a key of its own.
 #[derive(Debug)]
-pub enum Told<T> {
+pub enum NodeObject<T> {
     /// There is no object.
-    Nothing,
+    Missing,
     /// It could be read.
     Read(T),
     /// It is there, and cannot be read: what is wrong with it.
@@ -112,18 +112,22 @@ const MOST_WORDS: usize = 300;
 ///
 /// # Errors
 /// If the port fails, and may work later.
-pub async fn told<T: DeserializeOwned>(objects: &impl Objects, key: &str, most: u64) -> FlowResult<Told<T>> {
+pub async fn read_node_object<T: DeserializeOwned>(
+    objects: &impl Objects,
+    key: &str,
+    most: u64,
+) -> FlowResult<NodeObject<T>> {
     let problem = match objects.get_at_most(key, most).await {
-        Ok(None) => return Ok(Told::Nothing),
+        Ok(None) => return Ok(NodeObject::Missing),
         Ok(Some(Bounded::Read(object))) => match serde_json::from_slice(&object.bytes) {
-            Ok(value) => return Ok(Told::Read(value)),
+            Ok(value) => return Ok(NodeObject::Read(value)),
             Err(error) => format!("{error} ({} bytes)", object.bytes.len()),
         },
         Ok(Some(Bounded::TooLarge { .. })) => format!("it has more than {most} bytes, and was not read"),
         Err(error) if error.kind == ErrorKind::Transient => return Err(error.into()),
         Err(error) => error.to_string(),
     };
-    Ok(Told::Unreadable(short(&problem)))
+    Ok(NodeObject::Unreadable(short(&problem)))
 }
 
 /// The beginning of words that a node may have written.

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::marker::PhantomData;
 
 use serde::Serialize;
-use slipway_ports::{DataKey, Made, Secret, Signer};
+use slipway_ports::{DataKey, NewAsset, Secret, Signer};
 
 /// Of a type that has the trait, the inherent constant is found; of any other, this one.
 trait Otherwise {
@@ -35,7 +35,7 @@ fn p9_what_holds_a_secret_has_no_text_and_no_serialization() {
     const { assert!(Is::<String>::DISPLAYED && Is::<String>::SERIALIZED && Is::<String>::BYTES) };
     const { assert!(!Is::<Secret>::DISPLAYED && !Is::<Secret>::SERIALIZED && !Is::<Secret>::BYTES) };
     const { assert!(!Is::<DataKey>::DISPLAYED && !Is::<DataKey>::SERIALIZED) };
-    const { assert!(!Is::<Made>::DISPLAYED && !Is::<Made>::SERIALIZED) };
+    const { assert!(!Is::<NewAsset>::DISPLAYED && !Is::<NewAsset>::SERIALIZED) };
     const { assert!(!Is::<Signer>::DISPLAYED && !Is::<Signer>::SERIALIZED) };
 }
 
@@ -46,7 +46,7 @@ fn p9_debug_shows_nothing_of_it() {
     let shown = format!(
         "{:?} {:?} {:#?}",
         DataKey { wrapped_by: "a key".to_owned(), plain: secret(), wrapped: vec![1] },
-        Made { private: secret(), public: None },
+        NewAsset { private: secret(), public: None },
         Signer { certificate: "PEM".to_owned(), key: secret() },
     );
     assert!(!shown.contains("hunter2") && !shown.contains("104, 117"), "{shown}");

@@ -208,7 +208,7 @@ pub fn changed(event: Value, spec_bucket: &str, now: Timestamp) -> Result<Option
     let ObjectChanged { bucket, object } = detail(event)?;
     if bucket.name != spec_bucket {
         return Err(InvocationError::malformed(format!(
-            "the event is about the bucket {:?}, and specs are in {spec_bucket:?}; mend the rule that sends it",
+            "the event is about the bucket {:?}, and specs are in {spec_bucket:?}; correct the rule that sends it",
             bucket.name
         )));
     }
@@ -388,7 +388,7 @@ fn detail<T: DeserializeOwned>(event: EventBridgeEvent<Value>) -> Result<T, Invo
 
 fn unexpected(event: &EventBridgeEvent<Value>) -> InvocationError {
     InvocationError::malformed(format!(
-        "an event {:?} of {:?} is none that this function is for; mend the rule that sends it",
+        "this function does not handle the event {:?} of {:?}; correct the rule that sends it",
         event.detail_type, event.source
     ))
 }

@@ -63,9 +63,9 @@ fn requested(clusters: usize, now: Timestamp) -> Value {
 
 /// Days until each certificate in use expires, the first one first.
 fn days(scanned: &Scanned, now: Timestamp) -> Vec<(f64, &str)> {
-    let left = |end: Timestamp| (end.as_second() - now.as_second()) as f64 / 86_400.0;
+    let days_left = |end: Timestamp| (end.as_second() - now.as_second()) as f64 / 86_400.0;
     let mut days: Vec<(f64, &str)> =
-        scanned.standings.iter().map(|one| (left(one.first_end().0), one.name.as_str())).collect();
+        scanned.standings.iter().map(|one| (days_left(one.first_end().0), one.name.as_str())).collect();
     days.sort_by(|one, other| one.0.total_cmp(&other.0));
     days
 }

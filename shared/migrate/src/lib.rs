@@ -180,7 +180,7 @@ pub fn migrate(bytes: &[u8]) -> Result<Migrated, Unmigrated> {
         }
     }
     let endless = "the spec is not accepted however much of it is taken out";
-    Err(unmigrated(vec![Diagnostic::whole("endless", endless)]))
+    Err(unmigrated(vec![Diagnostic::for_whole_spec("endless", endless)]))
 }
 
 fn header() -> String {

@@ -11,7 +11,7 @@ use slipway_core::release::{AddonSet, Installed};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddonPlan {
-    /// Its name.
+    /// The add-on's name, such as `coredns`.
     pub name: String,
     /// Whether it is installed, changed or removed. An unchanged add-on has no plan.
     pub action: AddonAction,
@@ -73,12 +73,12 @@ impl AddonPlan {
 /// The add-ons that differ, in the order in which they are applied, with removed ones last.
 pub(super) fn compare(old: Option<&AddonSet>, new: &AddonSet) -> Vec<AddonPlan> {
     let before = |name: &str| old.and_then(|old| old.addon(name));
-    let staying = new.addons.iter().map(|addon| one(before(&addon.name), Some(addon)));
+    let staying = new.addons.iter().map(|addon| addon_plan(before(&addon.name), Some(addon)));
     let gone = old.into_iter().flat_map(|old| &old.addons).filter(|addon| new.addon(&addon.name).is_none());
-    staying.chain(gone.map(|addon| one(Some(addon), None))).flatten().collect()
+    staying.chain(gone.map(|addon| addon_plan(Some(addon), None))).flatten().collect()
 }
 
-fn one(old: Option<&Installed>, new: Option<&Installed>) -> Option<AddonPlan> {
+fn addon_plan(old: Option<&Installed>, new: Option<&Installed>) -> Option<AddonPlan> {
     let (before, after) = (objects(old), objects(new));
     let (mut changed, mut values) = (Vec::new(), Vec::new());
     for (name, object) in &after {

@@ -202,7 +202,7 @@ impl Count<'_> {
         match resource["Type"].as_str().unwrap_or_default() {
             "AWS::AutoScaling::AutoScalingGroup" => self.group(id, properties),
             "AWS::EC2::Volume" => {
-                let volume = Volume::of(properties, "Size");
+                let volume = Volume::from_properties(properties, "Size");
                 self.volume(id, volume, Amount::fixed(1));
             }
             "AWS::EC2::NatGateway" => {
@@ -290,7 +290,7 @@ fn number(value: &Value) -> Option<u64> {
 
 impl Volume {
     /// `size`: the property's name.
-    fn of(properties: &Value, size: &str) -> Option<Self> {
+    fn from_properties(properties: &Value, size: &str) -> Option<Self> {
         Some(Self {
             // EC2's default (API reference, EbsBlockDevice and CreateVolume).
             volume_type: properties["VolumeType"].as_str().unwrap_or("gp2").to_owned(),

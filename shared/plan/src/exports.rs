@@ -15,7 +15,7 @@ use super::{Baseline, Replacement, StackPlan, stacks};
 pub struct ExportInUse {
     /// The stack that exports it.
     pub stack: String,
-    /// Its name.
+    /// The export's name.
     pub export: String,
     /// A description from the stack: `Subnet private-a in eu-west-1a`.
     pub what: String,

@@ -79,7 +79,7 @@ pub(super) fn undrained(role: &Role, before: Placed<'_>, after: Placed<'_>) -> V
     if before.node.nodes.max == 0 || old.sha256 == new.sha256 {
         return found;
     }
-    let (old, new) = (Group::of(old), Group::of(new));
+    let (old, new) = (Group::from_stack(old), Group::from_stack(new));
     // For etcd members, the change of the volume's zone says it.
     if role.member().is_none() {
         found.extend(leaves(role, &old, &new));
@@ -218,7 +218,7 @@ struct Group {
 }
 
 impl Group {
-    fn of(stack: &Stack) -> Self {
+    fn from_stack(stack: &Stack) -> Self {
         let template = parse(stack);
         let resources = template.get("Resources").and_then(Value::as_object);
         let groups: Vec<&Map<String, Value>> = resources
@@ -230,7 +230,7 @@ impl Group {
         let lists = groups.iter().filter_map(|group| group.get("VPCZoneIdentifier")?.as_array());
         let subnets = lists.flatten().cloned().collect();
         let split = groups.iter().find_map(|group| group.get("MixedInstancesPolicy"));
-        Self { subnets, split: split.map_or(Split::ALL_ON_DEMAND, Split::of) }
+        Self { subnets, split: split.map_or(Split::ALL_ON_DEMAND, Split::from_policy) }
     }
 
     /// The subnets of `one` that `other` does not have.
@@ -251,7 +251,7 @@ impl Split {
     const ALL_SPOT: Self = Self { base: 0, percentage: 0 };
 
     /// The defaults are those of `InstancesDistribution`.
-    fn of(policy: &Value) -> Self {
+    fn from_policy(policy: &Value) -> Self {
         let number = |key: &str| policy.pointer(&format!("/InstancesDistribution/{key}"))?.as_u64();
         match number("OnDemandPercentageAboveBaseCapacity") {
             // Whatever the base is, all are on demand.

@@ -105,7 +105,7 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StackPlan {
-    /// Its name.
+    /// The stack's name.
     pub name: String,
     /// Its kind.
     pub kind: StackKind,
@@ -387,7 +387,7 @@ impl Baseline {
 
     /// A baseline in which every stack is at one release; `None`: nothing is deployed.
     #[must_use]
-    pub fn whole(release: Option<Rendering>) -> Self {
+    pub fn single_release(release: Option<Rendering>) -> Self {
         let Some(release) = release else { return Self::default() };
         let id = release.id();
         let releases = release.stacks.iter().map(|stack| (stack.name.clone(), id.clone())).collect();

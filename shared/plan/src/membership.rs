@@ -139,11 +139,11 @@ fn quorum_words(action: MembershipAction, before: u32, after: u32) -> String {
     };
     match action {
         MembershipAction::Add => {
-            format!("{}; until it has caught up it is a learner, which counts for neither", change())
+            format!("{}; until it has caught up it is a learner without a vote", change())
         }
         MembershipAction::Readdress => format!("{after} voters as before; it must be up and reached by both names meanwhile"),
         MembershipAction::Replace if before == 1 => {
-            "it is the only member: everything that the cluster knows is lost with the volume, unless it is restored from a snapshot"
+            "it is the only member: all data of the cluster is lost with its volume, unless it is restored from a snapshot"
                 .to_owned()
         }
         MembershipAction::Replace => {

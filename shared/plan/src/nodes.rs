@@ -19,7 +19,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
         .iter()
         .map(|(role, node)| {
             let before = old.and_then(|old| Some(Placed { node: old.roles.get(role)?, rendering: old }));
-            let planned = one(role, before, Placed { node, rendering: new });
+            let planned = node_plan(role, before, Placed { node, rendering: new });
             let earlier =
                 baseline.earlier.get(role).into_iter().flat_map(|releases| releases.values().flatten());
             earlier.fold(planned, |planned, before| besides(planned, before, node))
@@ -63,7 +63,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
     plans
 }
 
-fn one(role: &Role, placed: Option<Placed<'_>>, now: Placed<'_>) -> NodePlan {
+fn node_plan(role: &Role, placed: Option<Placed<'_>>, now: Placed<'_>) -> NodePlan {
     let (before, after) = (placed.map(|placed| placed.node), now.node);
     let ((action, mut reasons), undrained) = match placed {
         None => ((NodeAction::Create, vec![created(after).to_owned()]), Vec::new()),

@@ -96,8 +96,8 @@ pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering, earlier: 
     let served = (cluster.kubernetes_version.major, cluster.kubernetes_version.minor);
     let position = |name: &str| cluster.pools.iter().position(|pool| pool.name == name);
     found.extend(kubelets(served, runs, position));
-    let asked = |name: &str| exact(lock, cluster.version_of(&cluster.pools[position(name)?]));
-    found.extend(kubelets_back(Some(served), runs, asked, position));
+    let target = |name: &str| exact(lock, cluster.version_of(&cluster.pools[position(name)?]));
+    found.extend(kubelets_back(Some(served), runs, target, position));
     found.extend(etcd(cluster, lock, runs));
     found.extend(volumes(cluster, running));
     found.extend(issuer::objection(cluster, running));
@@ -111,21 +111,22 @@ pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering, earlier: 
 pub fn between(running: &Rendering, earlier: &Earlier, new: &Rendering) -> Vec<Objection> {
     let runs = Runs { deployed: running, earlier };
     let mut found = Vec::new();
-    let asked = |role: &Role| version(new.roles.get(role)?);
-    let served = asked(&Role::Controller).map(|asked| (asked.major, asked.minor));
-    found.extend(asked(&Role::Controller).and_then(|asked| step_controllers(runs, asked)));
+    let target = |role: &Role| version(new.roles.get(role)?);
+    let served = target(&Role::Controller).map(|target| (target.major, target.minor));
+    found.extend(target(&Role::Controller).and_then(|target| step_controllers(runs, target)));
     found.extend(served.into_iter().flat_map(|served| kubelets(served, runs, |_| None)));
-    found.extend(kubelets_back(served, runs, |name| asked(&Role::Pool(name.to_owned())), |_| None));
-    let (stand, asked) = (members(running), members(new));
-    found
-        .extend(asked.values().filter_map(|node| version(node)).max().and_then(|etcd| step_etcd(etcd, runs)));
-    found.extend(asked.iter().filter_map(|(index, node)| {
+    found.extend(kubelets_back(served, runs, |name| target(&Role::Pool(name.to_owned())), |_| None));
+    let (stand, target) = (members(running), members(new));
+    found.extend(
+        target.values().filter_map(|node| version(node)).max().and_then(|etcd| step_etcd(etcd, runs)),
+    );
+    found.extend(target.iter().filter_map(|(index, node)| {
         let (before, after) = (stand.get(index)?.member.as_ref()?, node.member.as_ref()?);
         (before.pin.volume == after.pin.volume && after.volume_gib < before.volume_gib)
             .then(|| shrinks(*index, &format!("etcd member {index}"), before.volume_gib, after.volume_gib))
     }));
-    if let Some(asked) = zone::members_zone(new) {
-        found.extend(zone::objection(running, asked));
+    if let Some(target) = zone::members_zone(new) {
+        found.extend(zone::objection(running, target));
     }
     found.extend(issuer::between(running, new));
     found.extend(network::between(running, new));
@@ -144,40 +145,40 @@ fn version(node: &NodeRole) -> Option<Release> {
     Release::read(node.version.as_deref()?)
 }
 
-/// The exact version for `asked`; the lock may be about to pin it.
-fn exact(lock: &Lock, asked: KubernetesVersion) -> Option<Release> {
-    let pinned = lock.kubernetes.get(&asked.to_string()).cloned();
-    Release::read(&pinned.or_else(|| versions::newest_patch(asked).map(|version| version.to_string()))?)
+/// The exact version for `target`; the lock may be about to pin it.
+fn exact(lock: &Lock, target: KubernetesVersion) -> Option<Release> {
+    let pinned = lock.kubernetes.get(&target.to_string()).cloned();
+    Release::read(&pinned.or_else(|| versions::newest_patch(target).map(|version| version.to_string()))?)
 }
 
 fn control_plane(cluster: &Cluster, lock: &Lock, runs: Runs<'_>) -> Option<Objection> {
     step_controllers(runs, exact(lock, cluster.kubernetes_version)?)
 }
 
-fn step_controllers(runs: Runs<'_>, asked: Release) -> Option<Objection> {
-    let runs = nearest(&runs.versions(&Role::Controller), asked)?;
-    step("Kubernetes", runs, asked, vec!["kubernetesVersion".to_owned()])
+fn step_controllers(runs: Runs<'_>, target: Release) -> Option<Objection> {
+    let runs = nearest(&runs.versions(&Role::Controller), target)?;
+    step("Kubernetes", runs, target, vec!["kubernetesVersion".to_owned()])
 }
 
-/// The version that is farthest from `asked`. Nodes of a role may differ after an interrupted update: the oldest limits an upgrade, the
+/// The version that is farthest from `target`. Nodes of a role may differ after an interrupted update: the oldest limits an upgrade, the
 /// newest a downgrade.
-fn nearest(runs: &BTreeSet<Release>, asked: Release) -> Option<Release> {
+fn nearest(runs: &BTreeSet<Release>, target: Release) -> Option<Release> {
     let (oldest, newest) = (*runs.first()?, *runs.last()?);
-    Some(if asked < newest { newest } else { oldest })
+    Some(if target < newest { newest } else { oldest })
 }
 
 /// Objects to an upgrade by more than one minor and to a downgrade of the minor; warns of a downgrade of the patch.
-fn step(what: &str, runs: Release, asked: Release, paths: Vec<String>) -> Option<Objection> {
-    let both = format!("{what} {runs} runs, and {}.{} is asked for", asked.major, asked.minor);
-    if (asked.major, asked.minor) < (runs.major, runs.minor) {
+fn step(what: &str, runs: Release, target: Release, paths: Vec<String>) -> Option<Objection> {
+    let both = format!("{what} {runs} runs, and {}.{} is asked for", target.major, target.minor);
+    if (target.major, target.minor) < (runs.major, runs.minor) {
         let message = format!("{both}: it cannot go back a minor release");
         let help = format!("write {}.{} or newer, or restore a snapshot from before", runs.major, runs.minor);
         return Some(Objection::error("version-downgrade", paths, message, help));
     }
-    if asked.major != runs.major || asked.minor > runs.minor + 1 {
+    if target.major != runs.major || target.minor > runs.minor + 1 {
         let message = format!("{both}: a minor release cannot be skipped");
         let way: Vec<String> =
-            (runs.minor + 1..=asked.minor).map(|minor| format!("{}.{minor}", asked.major)).collect();
+            (runs.minor + 1..=target.minor).map(|minor| format!("{}.{minor}", target.major)).collect();
         // A version without a name is that of Kubernetes.
         let product = if what == "Kubernetes" { String::new() } else { format!("{what} ") };
         let help = match way.split_first() {
@@ -189,11 +190,11 @@ fn step(what: &str, runs: Release, asked: Release, paths: Vec<String>) -> Option
         };
         return Some(Objection::error("version-skip", paths, message, help));
     }
-    (asked < runs).then(|| Objection {
+    (target < runs).then(|| Objection {
         severity: Severity::Warning,
         code: "version-downgrade",
         paths,
-        message: format!("{what} {runs} runs, and the older patch {asked} is asked for"),
+        message: format!("{what} {runs} runs, and the older patch {target} is asked for"),
         help: format!("write {runs}, unless going back is on purpose"),
     })
 }
@@ -241,12 +242,12 @@ fn kubelets(
 fn kubelets_back(
     served: Option<(u16, u16)>,
     running: Runs<'_>,
-    asked: impl Fn(&str) -> Option<Release>,
+    target: impl Fn(&str) -> Option<Release>,
     position: impl Fn(&str) -> Option<usize>,
 ) -> Vec<Objection> {
     let one = |(role, name, _): (&Role, &String, &NodeRole)| {
-        let (asked, runs) = (asked(name)?, *running.versions(role).last()?);
-        let minor = (asked.major, asked.minor);
+        let (target, runs) = (target(name)?, *running.versions(role).last()?);
+        let minor = (target.major, target.minor);
         (minor < (runs.major, runs.minor) && served != Some(minor)).then(|| {
             let own = position(name).map(|index| format!("worker.nodePools[{index}].kubernetesVersion"));
             Objection::error(
@@ -254,7 +255,7 @@ fn kubelets_back(
                 own.into_iter().chain(["kubernetesVersion".to_owned()]).collect(),
                 format!(
                     "the kubelets of pool `{name}` run {runs}, and {}.{} is asked for: they cannot go back a minor release",
-                    asked.major, asked.minor
+                    target.major, target.minor
                 ),
                 format!("write {}.{} or newer for it, or move its pods to a new pool", runs.major, runs.minor),
             )
@@ -264,27 +265,27 @@ fn kubelets_back(
 }
 
 fn etcd(cluster: &Cluster, lock: &Lock, running: Runs<'_>) -> Option<Objection> {
-    let asked = match lock.etcd_version(cluster) {
+    let target = match lock.etcd_version(cluster) {
         Some(version) => Release::read(version),
         None => versions::etcd(cluster.kubernetes_version).and_then(Release::read),
     }?;
-    step_etcd(asked, running)
+    step_etcd(target, running)
 }
 
-fn step_etcd(asked: Release, running: Runs<'_>) -> Option<Objection> {
+fn step_etcd(target: Release, running: Runs<'_>) -> Option<Objection> {
     let members = running.deployed.roles.keys().filter(|role| role.member().is_some());
     let runs: BTreeSet<Release> = members.flat_map(|role| running.versions(role)).collect();
     let oldest = *runs.first()?;
     let paths = vec!["etcd.version".to_owned(), "kubernetesVersion".to_owned()];
-    if let Some(objection) = step("etcd", nearest(&runs, asked)?, asked, paths.clone()) {
+    if let Some(objection) = step("etcd", nearest(&runs, target)?, target, paths.clone()) {
         return Some(objection);
     }
     let least = ETCD_STEPS.iter().find(|(minor, _)| *minor == oldest.minor).map(|(_, patch)| *patch)?;
-    (asked.minor == oldest.minor + 1 && oldest.patch < least).then(|| {
+    (target.minor == oldest.minor + 1 && oldest.patch < least).then(|| {
         let first = Release { patch: least, ..oldest };
         let message = format!(
-            "etcd {oldest} runs, and {asked} is asked for: only {first} and newer can go to {}.{}",
-            asked.major, asked.minor
+            "etcd {oldest} runs, and {target} is asked for: only {first} and newer can go to {}.{}",
+            target.major, target.minor
         );
         let help = format!("upload `etcd: {{version: {first}}}` first, and this when it has been rolled out");
         Objection::error("version-skip", paths, message, help)
@@ -298,24 +299,26 @@ fn members(running: &Rendering) -> BTreeMap<u32, &NodeRole> {
 /// Objects to smaller data volumes. A volume grows in place but cannot shrink; one that is replaced may have any size.
 fn volumes(cluster: &Cluster, running: &Rendering) -> Vec<Objection> {
     let members = members(running);
-    let smaller = |asked: &EtcdMember| {
-        let stands = members.get(&asked.index)?.member.as_ref()?;
+    let smaller = |target: &EtcdMember| {
+        let stands = members.get(&target.index)?.member.as_ref()?;
         let place = &stands.pin.volume;
-        let stays = cluster.subnet(&asked.subnet).availability_zone == place.availability_zone
-            && asked.data_volume.kms_key_arn == place.kms_key_arn;
-        (stays && asked.data_volume.size_gib < stands.volume_gib).then(|| {
-            let name = format!("`{}`", asked.name);
-            shrinks(asked.index, &name, stands.volume_gib, asked.data_volume.size_gib)
+        let stays = cluster.subnet(&target.subnet).availability_zone == place.availability_zone
+            && target.data_volume.kms_key_arn == place.kms_key_arn;
+        (stays && target.data_volume.size_gib < stands.volume_gib).then(|| {
+            let name = format!("`{}`", target.name);
+            shrinks(target.index, &name, stands.volume_gib, target.data_volume.size_gib)
         })
     };
     cluster.etcd.members.iter().filter_map(smaller).collect()
 }
 
-fn shrinks(index: u32, name: &str, has: u32, asked: u32) -> Objection {
+fn shrinks(index: u32, name: &str, has: u32, target: u32) -> Objection {
     Objection::error(
         "volume-shrinks",
         vec![format!("etcd.nodes[{index}].dataVolume.size"), "etcd.dataVolume.size".to_owned()],
-        format!("the data volume of {name} has {has} GiB, and {asked} are asked for: a volume cannot shrink"),
+        format!(
+            "the data volume of {name} has {has} GiB, and {target} are asked for: a volume cannot shrink"
+        ),
         format!("write {has} or more"),
     )
 }

@@ -18,7 +18,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<StackPlan> {
         .stacks
         .iter()
         .map(|stack| {
-            let plan = one(old.and_then(|old| old.stack(&stack.name)), stack);
+            let plan = stack_plan(old.and_then(|old| old.stack(&stack.name)), stack);
             if baseline.orphaned.contains(&stack.name) { back(plan) } else { plan }
         })
         .collect();
@@ -44,7 +44,7 @@ fn back(plan: StackPlan) -> StackPlan {
     StackPlan { action: StackAction::Update, other, ..plan }
 }
 
-fn one(before: Option<&Stack>, after: &Stack) -> StackPlan {
+fn stack_plan(before: Option<&Stack>, after: &Stack) -> StackPlan {
     let plan = |action, resources, other| StackPlan {
         name: after.name.clone(),
         kind: after.kind,

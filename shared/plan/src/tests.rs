@@ -405,7 +405,8 @@ fn p5_what_would_have_auto_scaling_take_controllers_at_once_is_not_begun_and_of_
     };
     let judge = |who: Role, max, subnets: &[&str], approval| {
         let (before, after) = (of(who.clone(), 5, &["A", "B"]), of(who, max, subnets));
-        let plan = plan(&Baseline::whole(Some(before)), &after, &RolloutPolicy { approval, ..policy() });
+        let plan =
+            plan(&Baseline::single_release(Some(before)), &after, &RolloutPolicy { approval, ..policy() });
         (plan.not_executable(), plan.summary())
     };
     let pool = || Role::Pool("a".to_owned());

@@ -22,13 +22,13 @@ const NAMES: [&str; 7] = ["name", "Name", "path", "id", "key", "DeviceName", "Si
 
 /// One line for each value that differs, with its path.
 pub(super) fn lines(found: &Difference) -> Vec<String> {
-    let path = |leaf: &Leaf<'_>| Shown::of(&Value::from(leaf.path.as_str())).shown;
+    let path = |leaf: &Leaf<'_>| Shown::new(&Value::from(leaf.path.as_str())).shown;
     leaves(found).iter().map(|leaf| format!("{}: {}", path(leaf), change(leaf.before, leaf.after))).collect()
 }
 
 /// Whether [`lines`] shows a value in part only.
 pub(super) fn is_cut(found: &Difference) -> bool {
-    let long = |value: &Value| Shown::of(value).is_long();
+    let long = |value: &Value| Shown::new(value).is_long();
     leaves(found).iter().flat_map(|leaf| [leaf.before, leaf.after]).flatten().any(|value| match value {
         Value::Array(list) => list.iter().any(long),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => long(value),
@@ -37,7 +37,7 @@ pub(super) fn is_cut(found: &Difference) -> bool {
 
 /// A value in one short line.
 pub(super) fn short(value: Option<&Value>) -> String {
-    value.map_or_else(|| "(absent)".to_owned(), |value| Shown::of(value).cut(0))
+    value.map_or_else(|| "(absent)".to_owned(), |value| Shown::new(value).cut(0))
 }
 
 /// A value that differs. A list of single values is one.
@@ -64,7 +64,7 @@ fn walk<'v>(path: String, before: Option<&'v Value>, after: Option<&'v Value>, l
     }
     let known = leaves.len();
     // What is new and short stays in one line.
-    let deep = after.filter(|after| before.is_some() || Shown::of(after).is_long());
+    let deep = after.filter(|after| before.is_some() || Shown::new(after).is_long());
     match deep {
         Some(Value::Object(new)) if has_settings(new) => {
             let old = before.and_then(Value::as_object).filter(|old| has_settings(old));
@@ -94,14 +94,14 @@ fn walk<'v>(path: String, before: Option<&'v Value>, after: Option<&'v Value>, l
 /// The elements of a list that differ: by their names, or by their places if not all have one.
 fn list<'v>(path: &str, old: &'v [Value], new: &'v [Value], leaves: &mut Vec<Leaf<'v>>) {
     if let Some(key) = NAMES.iter().find(|key| are_named(old, key) && are_named(new, key)) {
-        let of = |value: &'v Value| value[*key].as_str().unwrap_or_default();
+        let text_of = |value: &'v Value| value[*key].as_str().unwrap_or_default();
         for value in new {
-            let before = old.iter().find(|other| of(other) == of(value));
-            walk(format!("{path}[{}]", of(value)), before, Some(value), leaves);
+            let before = old.iter().find(|other| text_of(other) == text_of(value));
+            walk(format!("{path}[{}]", text_of(value)), before, Some(value), leaves);
         }
-        let gone = old.iter().filter(|value| !new.iter().any(|other| of(other) == of(value)));
+        let gone = old.iter().filter(|value| !new.iter().any(|other| text_of(other) == text_of(value)));
         leaves.extend(gone.map(|value| {
-            let path = format!("{path}[{}]", of(value));
+            let path = format!("{path}[{}]", text_of(value));
             Leaf { path, before: Some(value), after: None }
         }));
         return;
@@ -169,7 +169,7 @@ fn change(before: Option<&Value>, after: Option<&Value>) -> String {
         return match (before, after) {
             (Some(before), None) => format!("{} → (absent)", dropped(before)),
             // Each element of a long list is shown by itself, so that none is cut off.
-            (None, Some(Value::Array(list))) if Shown::of(&Value::Array(list.clone())).is_long() => {
+            (None, Some(Value::Array(list))) if Shown::new(&Value::Array(list.clone())).is_long() => {
                 adds(list)
             }
             (_, after) => format!("(absent) → {}", short(after)),
@@ -180,7 +180,7 @@ fn change(before: Option<&Value>, after: Option<&Value>) -> String {
     {
         return words;
     }
-    let (before, after) = (Shown::of(before), Shown::of(after));
+    let (before, after) = (Shown::new(before), Shown::new(after));
     if after.is_long() && masked(&before.shown) == masked(&after.shown) {
         return format!("only runs of hexadecimal digits in it differ {}", after.size());
     }
@@ -223,7 +223,7 @@ fn elements(before: &[Value], after: &[Value]) -> Option<String> {
     let (gone, came) = moved(before, after);
     let anything = !came.is_empty() || !gone.is_empty();
     // A short list that has nothing of the old one is read best as a whole.
-    let is_short = |list: &[Value]| !Shown::of(&Value::Array(list.to_vec())).is_long();
+    let is_short = |list: &[Value]| !Shown::new(&Value::Array(list.to_vec())).is_long();
     let other = !before.is_empty() && gone.len() == before.len() && is_short(before) && is_short(after);
     if !anything || other {
         return None;
@@ -244,7 +244,7 @@ fn adds(list: &[Value]) -> String {
 
 /// What goes, which does not run any more: what would have to be cut is described instead.
 fn dropped(value: &Value) -> String {
-    let shown = Shown::of(value);
+    let shown = Shown::new(value);
     match value {
         Value::Object(keys) if shown.is_long() => {
             let names: Vec<&str> = keys.keys().take(NAMED).map(String::as_str).collect();
@@ -277,7 +277,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn of(value: &Value) -> Self {
+    fn new(value: &Value) -> Self {
         let tag = value.as_object().and_then(tag);
         let Some(text) = tag.or_else(|| value.as_str().map(str::to_owned)) else {
             let text = value.to_string();

@@ -262,7 +262,7 @@ pub trait Registry: Send + Sync {
 
 /// A new asset: its private and its public half.
 #[derive(Debug)]
-pub struct Made {
+pub struct NewAsset {
     /// PEM of a private key, or the secret's text.
     pub private: Secret,
     /// PEM of a certificate or public key; `None` for a plain secret.
@@ -289,7 +289,7 @@ pub struct Flaw {
 
 /// A certificate that was examined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ExaminedCertificate {
     /// Its content. [`CertificateFacts::issuer_fingerprint`] is empty, because a certificate does not contain it.
     pub facts: CertificateFacts,
     /// SHA-256 of its DER.
@@ -328,7 +328,7 @@ pub trait Crypto: Send + Sync {
     ///
     /// # Errors
     /// If the library refuses; the message names the algorithm, never key material.
-    fn make(&self, kind: &AssetKind) -> PortResult<Made>;
+    fn make(&self, kind: &AssetKind) -> PortResult<NewAsset>;
     /// Makes a key with a certificate, valid from five minutes before `now` and no longer than the signer's. `signer: None`: it is
     /// self-signed.
     ///
@@ -339,7 +339,7 @@ pub trait Crypto: Send + Sync {
         profile: &CertificateProfile,
         signer: Option<&Signer>,
         now: Timestamp,
-    ) -> PortResult<Made>;
+    ) -> PortResult<NewAsset>;
     /// Makes a certificate for an existing key, in PEM; otherwise as [`Crypto::issue`]. The algorithm is that of the key, not that of the
     /// profile.
     ///
@@ -351,7 +351,7 @@ pub trait Crypto: Send + Sync {
         key: &Secret,
         signer: Option<&Signer>,
         now: Timestamp,
-    ) -> PortResult<Made>;
+    ) -> PortResult<NewAsset>;
     /// Reads a certificate; the second value is its fingerprint, SHA-256 of its DER.
     ///
     /// # Errors
@@ -361,7 +361,7 @@ pub trait Crypto: Send + Sync {
     ///
     /// # Errors
     /// If `bytes` are no certificate, or more than one.
-    fn examine(&self, key: &str, bytes: &[u8]) -> Result<Seen, Flaw>;
+    fn examine(&self, key: &str, bytes: &[u8]) -> Result<ExaminedCertificate, Flaw>;
     /// Reads a public key in the form in which it is published for AWS and others.
     ///
     /// # Errors

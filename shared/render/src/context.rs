@@ -99,14 +99,14 @@ impl Context<'_> {
     }
 
     /// The exact Kubernetes release: from the spec if it names a patch, otherwise from the lock.
-    pub(super) fn kubernetes_version(&mut self, asked: KubernetesVersion) -> String {
-        if let Some(exact) = self.lock.kubernetes.get(&asked.to_string()) {
+    pub(super) fn kubernetes_version(&mut self, version: KubernetesVersion) -> String {
+        if let Some(exact) = self.lock.kubernetes.get(&version.to_string()) {
             return exact.clone();
         }
-        if asked.patch.is_none() {
-            self.errors.push(RenderError::UnpinnedVersion { asked: asked.to_string() });
+        if version.patch.is_none() {
+            self.errors.push(RenderError::UnpinnedVersion { version: version.to_string() });
         }
-        asked.to_string()
+        version.to_string()
     }
 
     /// The exact etcd release: from the spec if it names one, otherwise from the lock.

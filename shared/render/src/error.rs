@@ -29,12 +29,12 @@ pub enum RenderError {
     },
     /// The lock does not pin the patch of a Kubernetes release.
     #[error(
-        "the lock pins no exact release for Kubernetes {asked}; pin one in lock.json, \
+        "the lock pins no exact release for Kubernetes {version}; pin one in lock.json, \
          or write the patch into kubernetesVersion"
     )]
     UnpinnedVersion {
         /// `kubernetesVersion` as the spec has it.
-        asked: String,
+        version: String,
     },
     /// The lock lacks the etcd release.
     #[error(
@@ -136,7 +136,7 @@ pub enum RenderError {
         "the lock pins no release of {program}; let the lock be resolved, or pin one in lock.json under `programVersions`"
     )]
     UnpinnedProgramVersion {
-        /// Its name.
+        /// The program's name.
         program: &'static str,
     },
     /// The lock does not pin a program's digest.
@@ -170,7 +170,7 @@ impl RenderError {
             | Self::UnpinnedDigest { .. }
             | Self::UnpinnedProgram { .. }
             | Self::UnpinnedProgramVersion { .. }
-            | Self::Limit { .. } => Diagnostic::whole("render", self.to_string()),
+            | Self::Limit { .. } => Diagnostic::for_whole_spec("render", self.to_string()),
         }
     }
 }

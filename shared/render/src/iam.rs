@@ -99,7 +99,7 @@ pub(super) fn add(
 /// The permissions boundary of a role with those managed policies, if an installation makes the role.
 pub(super) fn boundary(context: &Context<'_>, managed_policy_arns: &[String]) -> Option<Value> {
     let allowed = context.site.allowed.as_ref()?;
-    Some(json!(allowed.boundaries.of(!managed_policy_arns.is_empty())))
+    Some(json!(allowed.boundaries.for_role(!managed_policy_arns.is_empty())))
 }
 
 /// A policy with these statements.

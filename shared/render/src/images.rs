@@ -221,10 +221,10 @@ pub fn settings(addons: &Addons, name: AddonName) -> Option<&Addon> {
 /// has no version.
 #[must_use]
 pub fn reference(cluster: &Cluster, lock: &Lock, addon: AddonName, image: Image) -> Option<String> {
-    let asked = settings(&cluster.addons, addon).and_then(|addon| addon.version.as_deref());
+    let spec_version = settings(&cluster.addons, addon).and_then(|addon| addon.version.as_deref());
     let is_main = addon.images().first() == Some(&image);
-    let tag = match (image, asked.filter(|_| is_main)) {
-        (_, Some(asked)) => asked.to_owned(),
+    let tag = match (image, spec_version.filter(|_| is_main)) {
+        (_, Some(spec_version)) => spec_version.to_owned(),
         (Image::KubeProxy, None) => format!("v{}", lock.kubernetes_version(cluster)?),
         (_, None) => lock.addon_version(cluster, image.name())?.to_owned(),
     };

@@ -26,7 +26,7 @@ pub struct Lock {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub etcd_members: BTreeMap<u32, MemberPin>,
     /// Whether add-ons keep using the controllers' role because the cluster ran before its service accounts got roles: see
-    /// [`Lock::settle_way_to_aws`].
+    /// [`Lock::pin_addon_credentials`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub addons_through_controllers: bool,
     /// SHA-256 of the node agent, by architecture.
@@ -174,7 +174,7 @@ impl Lock {
     /// accounts get roles: until every controller is replaced there are tokens that AWS cannot verify, with which add-ons would have no
     /// access to AWS. This is never reverted here, so that the same spec renders the same (P1). To revert it, the add-ons would first
     /// have to switch to their own roles, and only then could the controllers lose these permissions.
-    pub fn settle_way_to_aws<'r>(
+    pub fn pin_addon_credentials<'r>(
         &mut self,
         cluster: &Cluster,
         stands: impl IntoIterator<Item = &'r Rendering>,
@@ -218,9 +218,9 @@ impl Lock {
     /// The exact Kubernetes release of `cluster`: from the spec, or the pinned one.
     #[must_use]
     pub fn kubernetes_version(&self, cluster: &Cluster) -> Option<String> {
-        let asked = cluster.kubernetes_version;
-        let pinned = self.kubernetes.get(&asked.to_string()).cloned();
-        pinned.or_else(|| asked.patch.map(|_| asked.to_string()))
+        let version = cluster.kubernetes_version;
+        let pinned = self.kubernetes.get(&version.to_string()).cloned();
+        pinned.or_else(|| version.patch.map(|_| version.to_string()))
     }
 
     /// The etcd release of `cluster`; `None` if the spec names none and the lock lacks it.

@@ -80,8 +80,8 @@ impl Lock {
         let pools = cluster.pools.iter().map(|pool| cluster.version_of(pool));
         std::iter::once(cluster.kubernetes_version)
             .chain(pools)
-            .filter(|asked| asked.patch.is_none() && !self.kubernetes.contains_key(&asked.to_string()))
-            .filter_map(|asked| Some((asked.to_string(), versions::newest_patch(asked)?.to_string())))
+            .filter(|version| version.patch.is_none() && !self.kubernetes.contains_key(&version.to_string()))
+            .filter_map(|version| Some((version.to_string(), versions::newest_patch(version)?.to_string())))
             .collect()
     }
 

@@ -67,7 +67,7 @@ fn checksum_url(url: &str) -> String {
 
 /// A program that nodes install.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RequiredProgram {
     /// What.
     pub name: Program,
     /// Its release. `None`: it is not known.
@@ -99,7 +99,7 @@ pub(crate) fn missing_versions(cluster: &Cluster, lock: &Lock) -> BTreeMap<Strin
 
 /// The programs that nodes of `role` install, sorted by name. Empty: their image contains them.
 #[must_use]
-pub fn wanted(cluster: &Cluster, lock: &Lock, role: &Role) -> Vec<Wanted> {
+pub fn wanted(cluster: &Cluster, lock: &Lock, role: &Role) -> Vec<RequiredProgram> {
     if cluster.software.source == SoftwareSource::Image {
         return Vec::new();
     }
@@ -128,7 +128,7 @@ pub fn wanted(cluster: &Cluster, lock: &Lock, role: &Role) -> Vec<Wanted> {
     let wanted = Program::for_role(role).iter().map(|name| {
         let version = version(*name);
         let url = version.as_deref().map(|version| url(*name, version, architecture)).unwrap_or_default();
-        Wanted { name: *name, version, url }
+        RequiredProgram { name: *name, version, url }
     });
     wanted.collect()
 }

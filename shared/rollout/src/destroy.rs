@@ -81,7 +81,7 @@ pub struct Destroy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Going {
-    /// Its name.
+    /// The stack's name.
     pub stack: String,
     /// Its kind.
     pub kind: StackKind,

@@ -215,5 +215,5 @@ pub fn destruction_finding(rollout: &Rollout, version: &str) -> Option<Diagnosti
         ),
         (None, None) => return None,
     };
-    Some(Diagnostic { help: Some(help), ..Diagnostic::whole("destroyed", message) })
+    Some(Diagnostic { help: Some(help), ..Diagnostic::for_whole_spec("destroyed", message) })
 }

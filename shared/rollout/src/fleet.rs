@@ -13,7 +13,7 @@ pub(crate) const OWNER_TAG: &str = "slipway:cluster";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupView {
-    /// Its name.
+    /// The group's name.
     pub name: String,
     /// Its desired capacity.
     pub desired: u32,

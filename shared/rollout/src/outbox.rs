@@ -58,7 +58,7 @@ pub struct Evidence {
 pub enum Seen {
     /// Stacks, groups and answers at the time of the decision.
     World,
-    /// The members of etcd said that they are healthy without the one to be taken down.
+    /// The other members of etcd reported that they stay healthy without the member to be taken down.
     Members,
     /// The other controllers said that they are healthy.
     Controllers,

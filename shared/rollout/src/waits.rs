@@ -409,7 +409,7 @@ pub enum RolloutWaits {
     NextStack {
         /// How many are done.
         done: usize,
-        /// Its name.
+        /// The stack's name.
         stack: String,
     },
 }

@@ -28,7 +28,7 @@ impl Wakes {
 
 /// A state of a state machine.
 pub(crate) struct Way {
-    /// Its name.
+    /// The name of the state, as `docs/states.md` shows it.
     pub(crate) from: &'static str,
     /// What it is.
     pub(crate) is: &'static str,

@@ -62,7 +62,9 @@ pub fn lookup(name: &str) -> Option<InstanceType> {
         Some("neuron") => Some(Accelerator::Neuron),
         _ => None,
     };
-    let (_, disks) = words.map(|word| word.split_once(':').unwrap_or((word, ""))).find(|of| of.0 == size)?;
+    let (_, disks) = words
+        .map(|word| word.split_once(':').unwrap_or((word, "")))
+        .find(|size_and_disks| size_and_disks.0 == size)?;
     let disks = disks
         .split_once('x')
         .and_then(|(count, each)| Some(Disks { count: count.parse().ok()?, each_gb: each.parse().ok()? }));

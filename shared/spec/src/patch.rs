@@ -132,7 +132,7 @@ pub fn too_many(count: usize) -> Diagnostic {
     Diagnostic {
         file: Some(format!("{PATCHES}/")),
         help: Some("put what belongs together into one file: a file may have many operations".to_owned()),
-        ..Diagnostic::whole(
+        ..Diagnostic::for_whole_spec(
             "too-many-patches",
             format!("there are {count} patches; {MOST_FILES} are read at most"),
         )
@@ -153,6 +153,6 @@ pub fn not_read(name: &str) -> Diagnostic {
         severity: Severity::Warning,
         file: Some(in_folder(name)),
         help: Some(format!("patches lie in {PATCHES}/ itself, and their names end in {PATCH_EXTENSION}")),
-        ..Diagnostic::whole("not-a-patch", "this file is not read")
+        ..Diagnostic::for_whole_spec("not-a-patch", "this file is not read")
     }
 }

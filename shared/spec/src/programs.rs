@@ -65,9 +65,9 @@ pub(crate) enum Flag {
 
 /// The flag of the program, such as `kube-apiserver`. Flags that only other minors than 1.36 have are not told apart by program.
 pub(crate) fn flag(program: &str, name: &str) -> Flag {
-    let found = lines(FLAGS).find_map(|(of, about)| {
+    let found = lines(FLAGS).find_map(|(flag_program, about)| {
         let (known, kind) = about.split_once(' ')?;
-        ((of == program || of == "*") && known == name).then_some(kind)
+        ((flag_program == program || flag_program == "*") && known == name).then_some(kind)
     });
     match found {
         None => Flag::Unknown,

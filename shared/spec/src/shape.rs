@@ -440,7 +440,9 @@ fn synonym(pattern: &str, key: &str) -> Option<String> {
         .take(64)
         .map(|letter| letter.to_ascii_lowercase())
         .collect();
-    let found = SYNONYMS.iter().find(|(of, words, _)| *of == group && words.contains(&word.as_str()));
+    let found = SYNONYMS
+        .iter()
+        .find(|(synonym_group, words, _)| *synonym_group == group && words.contains(&word.as_str()));
     found.map(|(_, _, help)| (*help).to_owned())
 }
 

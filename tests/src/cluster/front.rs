@@ -28,7 +28,7 @@ use super::{ec2, route53};
 
 /// A call that a machine made: for whoever wants to see what came when.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct MachineCall {
     /// The machine's address.
     pub from: SocketAddr,
     /// Host and path.
@@ -51,7 +51,7 @@ pub struct Front {
     /// For passing on.
     pub http: reqwest::Client,
     /// What came.
-    pub seen: Mutex<Vec<Seen>>,
+    pub seen: Mutex<Vec<MachineCall>>,
 }
 
 /// Listens at the router's address, until the task is dropped.
@@ -144,7 +144,7 @@ async fn answer(
         .map(|(_, action)| format!(" {action}"));
     let what =
         format!("{method} {host}{}{}", uri.path(), action.filter(|_| uri.path() == "/").unwrap_or_default());
-    let seen = Seen { from, what, status: response.status().as_u16() };
+    let seen = MachineCall { from, what, status: response.status().as_u16() };
     front.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
     response
 }

@@ -137,7 +137,7 @@ impl Launch {
         }
         for guest in self.room.workshop().state.guests() {
             let world = self.room.slipway().world();
-            let arn = MachineArns::new(world.region(), ACCOUNT).of(&guest.id);
+            let arn = MachineArns::new(world.region(), ACCOUNT).arn_of(&guest.id);
             let key = keys::bootstrap_report(&self.cluster, &guest.role, &arn);
             let bytes = world.client().object(world.reference("AssetBucket")?, &key).await?;
             let Some(report) = bytes.and_then(|bytes| serde_json::from_slice::<BootstrapReport>(&bytes).ok())

@@ -73,7 +73,7 @@ impl Accelerator {
         }
     }
 
-    /// Its name.
+    /// What the output calls it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

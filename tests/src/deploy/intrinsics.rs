@@ -20,13 +20,13 @@ pub(super) struct Template {
 
 /// The values of `Ref` and `Fn::GetAtt` of a created resource.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Made {
+pub(super) struct CreatedResource {
     pub(super) reference: String,
     pub(super) attributes: BTreeMap<&'static str, String>,
 }
 
 /// All resources created so far, by logical id.
-pub(super) type Stack = BTreeMap<String, Made>;
+pub(super) type Stack = BTreeMap<String, CreatedResource>;
 
 impl Template {
     /// Reads a template. Missing parameters take their defaults.
@@ -239,7 +239,7 @@ mod tests {
             "Parameters": {"P": {"Type": "String", "Default": ""}, "L": {"Type": "CommaDelimitedList", "Default": ""}},
             "Conditions": {"Has": {"Fn::Not": [{"Fn::Equals": [{"Fn::Join": ["", {"Ref": "L"}]}, ""]}]}},
         }));
-        let made = Made {
+        let made = CreatedResource {
             reference: "bucket-1".to_owned(),
             attributes: BTreeMap::from([("Arn", "arn:bucket-1".to_owned())]),
         };

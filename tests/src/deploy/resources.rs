@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::Method;
 use serde_json::{Map, Value, json};
 
-use super::intrinsics::Made;
+use super::intrinsics::CreatedResource;
 use super::{DeployError, Target};
 use crate::client::ACCOUNT;
 use crate::gateway::Principal;
@@ -128,8 +128,8 @@ impl Props {
     }
 }
 
-pub(super) fn made(reference: &str, attributes: &[(&'static str, &str)]) -> Made {
-    Made {
+pub(super) fn made(reference: &str, attributes: &[(&'static str, &str)]) -> CreatedResource {
+    CreatedResource {
         reference: reference.to_owned(),
         attributes: attributes.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
     }
@@ -162,7 +162,7 @@ impl<'a> Deployer<'a> {
         id: &str,
         resource: &Value,
         value: Value,
-    ) -> Result<Made, DeployError> {
+    ) -> Result<CreatedResource, DeployError> {
         let kind = resource["Type"].as_str().unwrap_or_default();
         if let Some((_, why)) = RECORDED.iter().find(|(recorded, _)| *recorded == kind) {
             self.recorded.push((id.to_owned(), kind.to_owned(), why));
@@ -230,7 +230,7 @@ impl<'a> Deployer<'a> {
         answer.map(|_| ()).map_err(|source| DeployError::Create { place: id.to_owned(), source })
     }
 
-    async fn bucket(&self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    async fn bucket(&self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         let name = self.physical(id).to_lowercase();
         let place = format!(
             "<CreateBucketConfiguration><LocationConstraint>{}</LocationConstraint></CreateBucketConfiguration>",
@@ -294,7 +294,7 @@ impl<'a> Deployer<'a> {
         ))
     }
 
-    async fn document(&self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    async fn document(&self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         let name = props.text("Name")?;
         props.must_be("DocumentType", &json!("Command"))?;
         // A document with a custom name cannot be replaced.
@@ -310,14 +310,14 @@ impl<'a> Deployer<'a> {
         Ok(made(&name, &[]))
     }
 
-    fn bucket_policy(&self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    fn bucket_policy(&self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         let bucket = props.text("Bucket")?;
         let statements = policy(id, &props.take("PolicyDocument").unwrap_or_default())?;
         self.target.gateway.guard(&format!("arn:aws:s3:::{bucket}"), statements);
         Ok(made(&bucket, &[]))
     }
 
-    async fn key(&self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    async fn key(&self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         let document = props.take("KeyPolicy").unwrap_or_default();
         let statements = policy(id, &document)?;
         props.must_be("EnableKeyRotation", &json!(true))?;
@@ -331,7 +331,7 @@ impl<'a> Deployer<'a> {
         Ok(made(key, &[("Arn", arn), ("KeyId", key)]))
     }
 
-    async fn alias(&self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    async fn alias(&self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         let (name, key) = (props.text("AliasName")?, props.text("TargetKeyId")?);
         let request = json!({"AliasName": name, "TargetKeyId": key});
         self.json(id, "kms", "TrentService.CreateAlias", request).await?;
@@ -339,7 +339,7 @@ impl<'a> Deployer<'a> {
         Ok(made(&name, &[]))
     }
 
-    async fn bus(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    async fn bus(&mut self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         props.ignore("Description", "said to people");
         let name = props.text("Name")?;
         self.json(id, "events", "AWSEvents.CreateEventBus", json!({"Name": name})).await?;
@@ -347,7 +347,7 @@ impl<'a> Deployer<'a> {
         Ok(made(&name, &[("Arn", &self.arn("events", &format!("event-bus/{name}"))), ("Name", &name)]))
     }
 
-    async fn queue(&self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    async fn queue(&self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         let name = self.physical(id);
         let retention = props.number("MessageRetentionPeriod")?.unwrap_or(345_600).to_string();
         props.must_be("SqsManagedSseEnabled", &json!(true))?;
@@ -358,7 +358,7 @@ impl<'a> Deployer<'a> {
         Ok(made(&url, &[("Arn", &self.arn("sqs", &name)), ("QueueName", &name), ("QueueUrl", &url)]))
     }
 
-    fn queue_policy(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    fn queue_policy(&mut self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         let statements = policy(id, &props.take("PolicyDocument").unwrap_or_default())?;
         for url in props.take("Queues").as_ref().and_then(Value::as_array).into_iter().flatten() {
             let name = url.as_str().unwrap_or_default().rsplit('/').next().unwrap_or_default();
@@ -367,7 +367,7 @@ impl<'a> Deployer<'a> {
         Ok(made(id, &[]))
     }
 
-    fn role(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    fn role(&mut self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         props.ignore("Description", "said to people");
         let name = self.physical(id);
         let trusts = policy(id, &props.take("AssumeRolePolicyDocument").unwrap_or_default())?;
@@ -394,7 +394,7 @@ impl<'a> Deployer<'a> {
     }
 
     /// A policy that a role of the template has attached, or a permissions boundary.
-    fn managed_policy(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    fn managed_policy(&mut self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         props.ignore("Description", "said to people");
         let path = props.text("Path")?;
         let document = props.take("PolicyDocument").unwrap_or_default();
@@ -408,7 +408,7 @@ impl<'a> Deployer<'a> {
         Ok(made(&arn, &[("PolicyArn", &arn), ("Arn", &arn)]))
     }
 
-    fn role_policy(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    fn role_policy(&mut self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         let name = props.text("PolicyName")?;
         let statements = policy(id, &props.take("PolicyDocument").unwrap_or_default())?;
         let role = props.text("RoleName")?;
@@ -418,7 +418,12 @@ impl<'a> Deployer<'a> {
         Ok(made(&name, &[]))
     }
 
-    fn function(&mut self, id: &str, metadata: &Value, props: &mut Props) -> Result<Made, DeployError> {
+    fn function(
+        &mut self,
+        id: &str,
+        metadata: &Value,
+        props: &mut Props,
+    ) -> Result<CreatedResource, DeployError> {
         let name = props.text("FunctionName")?;
         props.must_be("Runtime", &json!("provided.al2023"))?;
         props.must_be("Handler", &json!("bootstrap"))?;
@@ -497,7 +502,7 @@ impl<'a> Deployer<'a> {
         variables.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    fn permission(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    fn permission(&mut self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         props.must_be("Action", &json!("lambda:InvokeFunction"))?;
         let (function, principal) = (props.text("FunctionName")?, props.text("Principal")?);
         let source_arn = props.take("SourceArn").and_then(|arn| arn.as_str().map(str::to_owned));
@@ -505,7 +510,7 @@ impl<'a> Deployer<'a> {
         Ok(made(id, &[]))
     }
 
-    fn event_invoke(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    fn event_invoke(&mut self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         let function = props.text("FunctionName")?;
         let (retries, age) =
             (props.number("MaximumRetryAttempts")?, props.number("MaximumEventAgeInSeconds")?);

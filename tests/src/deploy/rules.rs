@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::DeployError;
-use super::intrinsics::Made;
+use super::intrinsics::CreatedResource;
 use super::resources::{Deployer, Props, made, policy};
 use crate::client::{ACCOUNT, Client};
 use crate::gateway::Principal;
@@ -46,7 +46,11 @@ impl Deployer<'_> {
 
     /// An alarm, whose properties are the parameters of `PutMetricAlarm` (CloudFormation template reference, `AWS::CloudWatch::Alarm`). Nothing
     /// measures here: it is raised only by `SetAlarmState`.
-    pub(super) async fn alarm(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    pub(super) async fn alarm(
+        &mut self,
+        id: &str,
+        props: &mut Props,
+    ) -> Result<CreatedResource, DeployError> {
         let name = self.physical(id);
         let mut alarm = std::mem::take(&mut props.left);
         alarm.insert("AlarmName".to_owned(), json!(name));
@@ -55,7 +59,7 @@ impl Deployer<'_> {
         Ok(made(&name, &[("Arn", &self.arn("cloudwatch", &format!("alarm:{name}")))]))
     }
 
-    pub(super) async fn rule(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    pub(super) async fn rule(&mut self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         props.ignore("Description", "said to people");
         let bus = props.take("EventBusName").and_then(|bus| bus.as_str().map(str::to_owned));
         let bus = bus.unwrap_or_else(|| "default".to_owned());
@@ -102,14 +106,14 @@ impl Deployer<'_> {
     }
 
     /// The policy of a bus of this template, or of an earlier one.
-    pub(super) fn bus_policy(&mut self, props: &mut Props) -> Result<Made, DeployError> {
+    pub(super) fn bus_policy(&mut self, props: &mut Props) -> Result<CreatedResource, DeployError> {
         let (bus, id) = (props.text("EventBusName")?, props.text("StatementId")?);
         let statements = policy(&id, &json!({ "Statement": [props.take("Statement").unwrap_or_default()] }))?;
         self.target.gateway.guard(&self.arn("events", &format!("event-bus/{bus}")), statements);
         Ok(made(&id, &[]))
     }
 
-    pub(super) fn connection(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    pub(super) fn connection(&mut self, id: &str, props: &mut Props) -> Result<CreatedResource, DeployError> {
         props.ignore("Description", "said to people");
         let kind = props.text("AuthorizationType")?;
         let mut parameters = props.nested("AuthParameters")?;
@@ -134,7 +138,11 @@ impl Deployer<'_> {
         Ok(made(&self.physical(id), &[("Arn", &arn)]))
     }
 
-    pub(super) fn destination(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    pub(super) fn destination(
+        &mut self,
+        id: &str,
+        props: &mut Props,
+    ) -> Result<CreatedResource, DeployError> {
         props.ignore("Description", "said to people");
         props.must_be("HttpMethod", &json!("POST"))?;
         props.number("InvocationRateLimitPerSecond")?;
@@ -146,7 +154,11 @@ impl Deployer<'_> {
         Ok(made(&self.physical(id), &[("Arn", &arn)]))
     }
 
-    pub(super) async fn topic(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    pub(super) async fn topic(
+        &mut self,
+        id: &str,
+        props: &mut Props,
+    ) -> Result<CreatedResource, DeployError> {
         let (shown, key) = (props.text("DisplayName")?, props.text("KmsMasterKeyId")?);
         let name = self.physical(id);
         let asked = [
@@ -162,7 +174,11 @@ impl Deployer<'_> {
         Ok(made(&arn, &[("TopicArn", &arn), ("TopicName", &name)]))
     }
 
-    pub(super) fn topic_policy(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    pub(super) fn topic_policy(
+        &mut self,
+        id: &str,
+        props: &mut Props,
+    ) -> Result<CreatedResource, DeployError> {
         let statements = policy(id, &props.take("PolicyDocument").unwrap_or_default())?;
         for topic in props.take("Topics").as_ref().and_then(Value::as_array).into_iter().flatten() {
             self.target.gateway.guard(topic.as_str().unwrap_or_default(), statements.clone());
@@ -170,7 +186,11 @@ impl Deployer<'_> {
         Ok(made(id, &[]))
     }
 
-    pub(super) async fn subscription(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    pub(super) async fn subscription(
+        &mut self,
+        id: &str,
+        props: &mut Props,
+    ) -> Result<CreatedResource, DeployError> {
         let (topic, protocol, endpoint) =
             (props.text("TopicArn")?, props.text("Protocol")?, props.text("Endpoint")?);
         let asked = [("TopicArn", topic.as_str()), ("Protocol", &protocol), ("Endpoint", &endpoint)];
@@ -184,7 +204,11 @@ impl Deployer<'_> {
     }
 
     /// moto runs it. Its calls come to the gateway, with the access key that belongs to its role.
-    pub(super) async fn state_machine(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+    pub(super) async fn state_machine(
+        &mut self,
+        id: &str,
+        props: &mut Props,
+    ) -> Result<CreatedResource, DeployError> {
         props.must_be("StateMachineType", &json!("STANDARD"))?;
         let role_arn = props.text("RoleArn")?;
         let mut definition = props.text("DefinitionString")?;

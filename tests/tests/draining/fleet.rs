@@ -92,7 +92,7 @@ impl Fleet {
         let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector=app%3D{app}");
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
-            let mut seen = Seen { least: replicas, ending: BTreeMap::new(), looks: 0 };
+            let mut seen = Observed { least: replicas, ending: BTreeMap::new(), looks: 0 };
             while !stopped.load(Ordering::Relaxed) {
                 // A busy API server may close a connection.
                 let Ok(found) = caller.get(&path).await else { continue };
@@ -123,12 +123,12 @@ impl Drop for Fleet {
 /// A running observation.
 pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
-    task: JoinHandle<Seen>,
+    task: JoinHandle<Observed>,
 }
 
 /// The result of an observation.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     /// The smallest number of pods that served at a time.
     pub(crate) least: usize,
     /// When each pod was first seen to be deleted.
@@ -138,7 +138,7 @@ pub(crate) struct Seen {
 }
 
 impl Watch {
-    pub(crate) async fn end(self) -> Seen {
+    pub(crate) async fn end(self) -> Observed {
         self.stop.store(true, Ordering::Relaxed);
         self.task.await.unwrap()
     }

@@ -25,7 +25,7 @@ use member::{Client, Member, cluster};
 use slipway_core::role::Role;
 use slipway_credentials::{AssetKind, CertificateProfile, policy};
 use slipway_crypto::AwsLc;
-use slipway_ports::{Crypto as _, Made};
+use slipway_ports::{Crypto as _, NewAsset};
 use slipway_tests::tools;
 use slipway_tests::workshop::{Workshop, example};
 
@@ -51,11 +51,11 @@ impl Credentials {
     }
 
     /// A certificate for `asset`, issued by the cluster's own etcd authority at another time.
-    async fn issued(&self, asset: &str, at: Timestamp) -> Made {
+    async fn issued(&self, asset: &str, at: Timestamp) -> NewAsset {
         self.signed(&self.profile(asset), at).await
     }
 
-    async fn signed(&self, profile: &CertificateProfile, at: Timestamp) -> Made {
+    async fn signed(&self, profile: &CertificateProfile, at: Timestamp) -> NewAsset {
         let signer = self.workshop.authority("etcd-ca").await;
         AwsLc.issue(profile, Some(&signer), at).unwrap()
     }

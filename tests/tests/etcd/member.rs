@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use slipway_crypto::AwsLc;
-use slipway_ports::{Crypto as _, Made};
+use slipway_ports::{Crypto as _, NewAsset};
 use slipway_tests::observe::PATIENCE;
 use slipway_tests::process::Group;
 use tokio::io::AsyncWriteExt as _;
@@ -29,7 +29,7 @@ pub(crate) fn put(dir: &Path, name: &str, text: &str) {
 }
 
 /// Writes a certificate and its key as `name.pem` and `name-key.pem`.
-pub(crate) fn put_pair(dir: &Path, name: &str, made: &Made) {
+pub(crate) fn put_pair(dir: &Path, name: &str, made: &NewAsset) {
     put(dir, &format!("{name}-key.pem"), std::str::from_utf8(made.private.expose()).unwrap());
     put(dir, &format!("{name}.pem"), made.public.as_ref().unwrap());
 }

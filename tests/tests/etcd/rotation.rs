@@ -9,7 +9,7 @@ use serde_json::json;
 use slipway_core::cluster::Cluster;
 use slipway_core::node::Refreshed;
 use slipway_core::role::Role;
-use slipway_credentials::rotation::{NodeReport, Seen};
+use slipway_credentials::rotation::{KnownNodes, NodeReport};
 use slipway_crypto::AwsLc;
 use slipway_flows::credentials::rotation::{self, Did, Request};
 use slipway_node::failure::{AgentResult, FailureCode};
@@ -88,9 +88,9 @@ async fn published(cloud: &Surroundings, credentials: &Credentials, role: &Role)
 
 /// The reports that the next stage depends on: those of the members, and for the controllers, which do not exist here, that they have their
 /// credentials.
-async fn seen(cloud: &Surroundings, credentials: &Credentials) -> Seen {
+async fn seen(cloud: &Surroundings, credentials: &Credentials) -> KnownNodes {
     let bundles = credentials.workshop.manifest().bundles;
-    let mut seen = Seen::default();
+    let mut seen = KnownNodes::default();
     for (role, bundle) in &bundles {
         seen.boots_with.insert(role.clone(), [bundle.digest.clone()].into());
     }

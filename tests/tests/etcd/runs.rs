@@ -10,7 +10,7 @@ use slipway_crypto::AwsLc;
 use slipway_node::etcd::join::{FounderStart, check_founder};
 use slipway_node::etcd::local_member::LocalMember;
 use slipway_node::failure::FailureCode;
-use slipway_ports::{Crypto as _, Made};
+use slipway_ports::{Crypto as _, NewAsset};
 use slipway_tests::surroundings::Surroundings as Cloud;
 
 use super::Credentials;
@@ -29,7 +29,7 @@ pub(crate) fn urls(three: &[Machine]) -> impl Iterator<Item = String> {
 pub(crate) fn with_pair(
     files: &BTreeMap<String, String>,
     name: &str,
-    made: &Made,
+    made: &NewAsset,
 ) -> BTreeMap<String, String> {
     let mut files = files.clone();
     let key = String::from_utf8(made.private.expose().to_vec()).unwrap();
@@ -38,7 +38,7 @@ pub(crate) fn with_pair(
     files
 }
 
-fn serial(made: &Made) -> String {
+fn serial(made: &NewAsset) -> String {
     AwsLc.facts(made.public.as_ref().unwrap()).unwrap().0.serial
 }
 

@@ -138,7 +138,7 @@ async fn p9_a_data_key_opens_under_its_own_context_alone_and_is_never_printed() 
     assert!(!printed.contains(imds::SECRET) && printed.contains("Secret(…)"), "{printed}");
 
     let none = aws.keys(None).generate(None, &context("etcd-0")).await.unwrap_err();
-    assert!(none.message.contains("knows no key"), "{none}");
+    assert!(none.message.contains("no KMS key is configured"), "{none}");
 }
 
 #[tokio::test]

@@ -524,7 +524,7 @@ async fn after_a_reboot_in_service_the_launch_hook_is_left_alone_and_nobody_is_g
 
     // A file is lost, and etcd does not start.
     fs::remove_file(machine.path("/etc/systemd/system/etcd.service")).unwrap();
-    let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
+    let failure = machine.bootstrap(&account).await.unwrap().run_after_reboot().await.unwrap_err();
     assert_eq!(failure.code, FailureCode::NodeUnhealthy, "{failure:?}");
     assert_eq!(machine.state(), expected);
     assert_eq!(account.asked_of_groups(0), ["RecordLifecycleActionHeartbeat"], "whether the hook waits");
@@ -535,7 +535,7 @@ async fn after_a_reboot_in_service_the_launch_hook_is_left_alone_and_nobody_is_g
     // A permanent failure is reported, and the instance is not given up.
     machine.file(&machine.device(&account), vec![7; 2 << 20]);
     machine.systemd.lock().unwrap().active.clear();
-    let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
+    let failure = machine.bootstrap(&account).await.unwrap().run_after_reboot().await.unwrap_err();
     assert_eq!(failure.code, FailureCode::VolumeForeign, "{failure:?}");
     assert_eq!(account.asked_of_groups(1), ["RecordLifecycleActionHeartbeat"], "whether the hook waits");
     assert_eq!(account.report().await.state, BootstrapState::Working);
@@ -549,7 +549,7 @@ async fn a_machine_that_rebooted_during_its_launch_goes_on_with_the_hook() {
     machine.go(&account, &WITHOUT_ETCD[..9]).await.unwrap();
 
     // The hook waits, and etcd does not come up: heartbeats, and in the end the group replaces the machine.
-    let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
+    let failure = machine.bootstrap(&account).await.unwrap().run_after_reboot().await.unwrap_err();
     assert_eq!(failure.code, FailureCode::NodeUnhealthy, "{failure:?}");
     let asked = account.asked_of_groups(0);
     let (last, heartbeats) = asked.split_last().unwrap();
@@ -567,7 +567,7 @@ async fn while_auto_scaling_is_away_a_rebooted_machine_sends_heartbeats_and_is_k
     let machine = Machine::new(folder.path(), &account);
     machine.go(&account, &WITHOUT_ETCD).await.unwrap();
     account.groups = Scripted::start(&[(503, "")]).await;
-    let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
+    let failure = machine.bootstrap(&account).await.unwrap().run_after_reboot().await.unwrap_err();
     assert_eq!(failure.code, FailureCode::NodeUnhealthy, "{failure:?}");
     let asked = account.asked_of_groups(0);
     assert!(asked.len() > 3 && asked.iter().all(|one| *one == "RecordLifecycleActionHeartbeat"), "{asked:?}");

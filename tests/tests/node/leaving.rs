@@ -37,7 +37,7 @@ struct Site {
     groups: Scripted,
     systemd: Recorder,
     folder: tempfile::TempDir,
-    again: Duration,
+    between_readings: Duration,
 }
 
 impl Site {
@@ -51,7 +51,7 @@ impl Site {
             groups: Scripted::start(&[(200, "")]).await,
             systemd: Recorder::default(),
             folder,
-            again: Duration::ZERO,
+            between_readings: Duration::ZERO,
         }
     }
 
@@ -64,7 +64,7 @@ impl Site {
         let aws = Aws::new(&endpoints, "eu-west-1").unwrap();
         let host = Host { root: self.folder.path().to_owned(), commands: self.systemd.clone() };
         let patience = Patience {
-            again: self.again,
+            between_readings: self.between_readings,
             balancer: Duration::ZERO,
             ending: Duration::from_millis(10),
             ..Patience::default()

@@ -23,7 +23,7 @@ const MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 
 /// What the API server holds.
 #[derive(Debug, Default)]
-struct Held {
+struct ApiState {
     nodes: Vec<Value>,
     maps: BTreeMap<String, Value>,
     version: u64,
@@ -35,7 +35,7 @@ struct Held {
     deleted: Vec<(String, Value)>,
 }
 
-type Api = Arc<Mutex<Held>>;
+type Api = Arc<Mutex<ApiState>>;
 
 async fn start() -> (String, Api) {
     let api = Api::default();

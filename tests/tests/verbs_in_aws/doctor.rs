@@ -105,7 +105,7 @@ async fn a_sound_installation_has_no_problem_and_doctor_changes_nothing() {
         "ok       RolloutDeadLetters: the dead-letter queue is empty",
         " alarms, none is raised",
         "ok       your permissions: by IAM's simulation, arn:aws:iam::123456789012:user/operator may run every verb on minimal",
-        "IAM decides who may use it; you may",
+        "IAM policies control its use, and allow you to use it",
         "ok       agent: x86_64: ",
         "ok       minimal: rollout: succeeded since ",
         "ok       minimal: serving: serves",

@@ -231,7 +231,7 @@ async fn a_renewal_is_asked_for_and_watched_to_its_end() {
     let looked = run("scan --cluster minimal --dry-run --output json").await;
     assert_eq!((looked.code, &looked.json()["wouldRenew"]), (0, &json!([])), "{looked:?}");
     let recover = run("renew --recover scheduler --cluster minimal --dry-run").await;
-    assert!(recover.code == 0 && recover.out.contains("would be issued anew: scheduler"), "{recover:?}");
+    assert!(recover.code == 0 && recover.out.contains("would be reissued: scheduler"), "{recover:?}");
     assert_eq!(slipway.assets().await.unwrap(), before, "a verb that only reads writes nothing");
 
     let mark = slipway.world().observer().mark();

@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use slipway_crypto::verify::{File, Found, Survey, survey};
+use slipway_crypto::verify::{File, FileContent, Survey, survey};
 use slipway_ports::Secret;
 
 use crate::failure::CliError;
@@ -92,29 +92,35 @@ fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<File>) {
                 Ok((about, found)) => (about.permissions().mode() & 0o7777, found),
                 Err(error) if link && error.kind() == io::ErrorKind::NotFound => {
                     let target = fs::read_link(&path).unwrap_or_default();
-                    (0, Found::Not(format!("it is a link to {}, which is not there", target.display())))
+                    (
+                        0,
+                        FileContent::Unreadable(format!(
+                            "it is a link to {}, which is not there",
+                            target.display()
+                        )),
+                    )
                 }
-                Err(error) => (0, Found::Not(error.to_string())),
+                Err(error) => (0, FileContent::Unreadable(error.to_string())),
             };
         files.push(File { path: shown, found, mode, link });
     }
 }
 
-fn open(path: &Path, about: &Metadata) -> io::Result<Found> {
+fn open(path: &Path, about: &Metadata) -> io::Result<FileContent> {
     if about.is_dir() {
-        return Ok(Found::Not("it is a link to a folder, which is not followed".to_owned()));
+        return Ok(FileContent::Unreadable("it is a link to a folder, which is not followed".to_owned()));
     }
     // Reading a pipe could block for ever.
     if !about.is_file() {
-        return Ok(Found::Not("it is not a file".to_owned()));
+        return Ok(FileContent::Unreadable("it is not a file".to_owned()));
     }
     if about.len() > MOST_BYTES {
         let size = about.len();
-        return Ok(Found::Not(format!("{size} bytes are more than any certificate or key has")));
+        return Ok(FileContent::Unreadable(format!("{size} bytes are more than any certificate or key has")));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or_default() + 1);
     fs::File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
-    Ok(Found::Bytes(Secret::new(bytes)))
+    Ok(FileContent::Bytes(Secret::new(bytes)))
 }
 
 fn has_ending(name: &str) -> bool {
@@ -123,5 +129,5 @@ fn has_ending(name: &str) -> bool {
 
 fn not(path: &str, why: String) -> File {
     let path = if path.is_empty() { "." } else { path };
-    File { path: path.to_owned(), found: Found::Not(why), mode: 0, link: false }
+    File { path: path.to_owned(), found: FileContent::Unreadable(why), mode: 0, link: false }
 }

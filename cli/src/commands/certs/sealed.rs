@@ -8,7 +8,7 @@ use slipway_core::role::Role;
 use slipway_credentials::Manifest;
 use slipway_credentials::policy::DIGEST_KEY;
 use slipway_crypto::AwsLc;
-use slipway_crypto::verify::{File, Found};
+use slipway_crypto::verify::{File, FileContent};
 use slipway_flows::error::FlowError;
 use slipway_ports::{ErrorKind, Keys, Objects, PortError, Secret};
 
@@ -60,7 +60,7 @@ pub(super) async fn open<O: Objects, K: Keys>(
                 let path = relative(cluster, &key).replace(".sealed", "-key.pem");
                 // Tokens and other secrets are no keys.
                 if secret.expose().starts_with(b"-----BEGIN ") {
-                    files.push(File { path, found: Found::Bytes(secret), mode: 0o600, link: false });
+                    files.push(File { path, found: FileContent::Bytes(secret), mode: 0o600, link: false });
                 }
             }
             Err(problem) => replace_with_problem(files, relative(cluster, &key), problem),
@@ -97,7 +97,7 @@ async fn bundle_problem<O: Objects, K: Keys>(
     Ok(match plain {
         Err(problem) => Some(problem),
         Ok(plain) => {
-            let other = digest_key.is_some_and(|of| keyed_hex(of.expose(), plain.expose()) != digest);
+            let other = digest_key.is_some_and(|key| keyed_hex(key.expose(), plain.expose()) != digest);
             other.then(|| "it holds other credentials than its name says".to_owned())
         }
     })
@@ -126,5 +126,5 @@ fn relative(cluster: &str, key: &str) -> String {
 
 fn replace_with_problem(files: &mut Vec<File>, path: String, problem: String) {
     files.retain(|file| file.path != path);
-    files.push(File { path, found: Found::Not(problem), mode: 0, link: false });
+    files.push(File { path, found: FileContent::Unreadable(problem), mode: 0, link: false });
 }

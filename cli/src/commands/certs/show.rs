@@ -167,7 +167,7 @@ fn summary(survey: &Survey, count: usize, now: Timestamp) -> String {
     for one in current {
         match one.facts.days_left(now) {
             _ if one.facts.not_after < now => expired += 1,
-            left if left < i64::from(SOON_DAYS) => soon += 1,
+            days_left if days_left < i64::from(SOON_DAYS) => soon += 1,
             _ => {}
         }
     }

@@ -71,7 +71,7 @@ pub(super) struct Price {
 }
 
 impl Lookup {
-    pub(super) fn of(charge: &Charge, region: &str) -> Self {
+    pub(super) fn for_charge(charge: &Charge, region: &str) -> Self {
         let ebs = |volume_type: &str| {
             if volume_type == "io1" { "piops".to_owned() } else { volume_type.to_owned() }
         };
@@ -214,7 +214,7 @@ mod tests {
     }
 
     fn chosen(charge: &Charge, region: &str, products: &[Product]) -> Result<String, String> {
-        Lookup::of(charge, region).choose(region, products).map(|price| price.amount.exact())
+        Lookup::for_charge(charge, region).choose(region, products).map(|price| price.amount.exact())
     }
 
     #[test]
@@ -289,15 +289,15 @@ mod tests {
     #[test]
     fn machines_are_asked_for_by_what_they_run_on() {
         let machine = |dedicated| Charge::Machine { instance_type: "m7i.large".to_owned(), dedicated };
-        let shared = Lookup::of(&machine(false), "eu-west-1");
+        let shared = Lookup::for_charge(&machine(false), "eu-west-1");
         assert_eq!((shared.service, shared.usage.as_str()), ("AmazonEC2", "BoxUsage:m7i.large"));
         assert_eq!(shared.filters["regionCode"], "eu-west-1");
         assert_eq!(shared.filters["tenancy"], "Shared");
-        let dedicated = Lookup::of(&machine(true), "eu-west-1");
+        let dedicated = Lookup::for_charge(&machine(true), "eu-west-1");
         assert_eq!(
             (dedicated.filters["tenancy"].as_str(), dedicated.usage.as_str()),
             ("Dedicated", "DedicatedUsage:m7i.large")
         );
-        assert!(!Lookup::of(&Charge::HostedZone, "eu-west-1").filters.contains_key("regionCode"));
+        assert!(!Lookup::for_charge(&Charge::HostedZone, "eu-west-1").filters.contains_key("regionCode"));
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct ClusterRead {
     pub(super) stacks: Vec<StackRead>,
 }
 
-/// What the rollouts of a cluster are up to, so that what they do is not taken for a change by hand.
+/// The state of the cluster's rollouts, so that their changes are not reported as manual changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Course {
     /// The last one succeeded, and none is open.
@@ -38,7 +38,7 @@ pub(super) enum Course {
 }
 
 impl Course {
-    pub(super) fn of(rollout: &Rollout) -> Self {
+    pub(super) fn from_rollout(rollout: &Rollout) -> Self {
         if rollout.active().is_some() {
             return Self::Rolling;
         }
@@ -66,7 +66,7 @@ pub(super) struct StackRead {
     /// The id of the release that was rolled out for it.
     pub(super) release: String,
     /// `None`: that release is not stored any more, or does not have the stack.
-    pub(super) wanted: Option<Wanted>,
+    pub(super) wanted: Option<StackInRelease>,
     /// The address of the template in that release.
     pub(super) template_url: Option<String>,
     /// `None`: there is no such stack.
@@ -75,18 +75,18 @@ pub(super) struct StackRead {
 
 /// What a release says of a stack.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(super) struct StackInRelease {
     pub(super) kind: StackKind,
     pub(super) template: Value,
     pub(super) sha256: String,
     pub(super) template_key: String,
     pub(super) tags: BTreeMap<String, String>,
-    pub(super) groups: Vec<WantedGroup>,
+    pub(super) groups: Vec<GroupInRelease>,
 }
 
 /// What a release says of an Auto Scaling group.
 #[derive(Debug, Clone)]
-pub(super) struct WantedGroup {
+pub(super) struct GroupInRelease {
     pub(super) name: String,
     /// Its name in the template.
     pub(super) logical_id: String,
@@ -100,8 +100,8 @@ pub(super) struct WantedGroup {
 
 const GROUP: &str = "AWS::AutoScaling::AutoScalingGroup";
 
-impl Wanted {
-    pub(super) fn of(release: &Rendering, name: &str) -> Option<Self> {
+impl StackInRelease {
+    pub(super) fn from_release(release: &Rendering, name: &str) -> Option<Self> {
         let stack = release.stack(name)?;
         let template: Value = serde_json::from_str(&stack.body).ok()?;
         let groups =
@@ -115,7 +115,7 @@ impl Wanted {
                 let size = |key: &str| group["Properties"][key].as_str()?.parse().ok();
                 let (min, max) = (size("MinSize")?, size("MaxSize")?);
                 let (logical_id, role, nodes) = (logical_id.clone(), role.clone(), node.nodes);
-                Some(WantedGroup { name, logical_id, role, min, max, nodes })
+                Some(GroupInRelease { name, logical_id, role, min, max, nodes })
             });
         Some(Self {
             kind: stack.kind,
@@ -283,25 +283,25 @@ impl About<'_> {
     }
 
     /// No stack of that name exists.
-    fn missing(&self, wanted: Option<&Wanted>) -> Finding {
+    fn missing(&self, wanted: Option<&StackInRelease>) -> Finding {
         let name = &self.stack.name;
-        let again = format!(
+        let recreate = format!(
             "an upload that changes something in this stack creates it again, and one that changes nothing does not: Slipway compares releases. To \
              create it as it was: {}",
             self.deploy("create-stack", wanted)
         );
         let help = match wanted.map(|wanted| wanted.kind) {
             Some(StackKind::Etcd) => format!(
-                "the data of etcd went with it: docs/runbook.md, etcd, says how to restore a snapshot; {again}"
+                "the data of etcd went with it: docs/runbook.md, etcd, says how to restore a snapshot; {recreate}"
             ),
             Some(StackKind::Network | StackKind::Identity | StackKind::ControlPlane | StackKind::Pool)
-            | None => again,
+            | None => recreate,
         };
         self.of_stack(Level::Differs, format!("there is no stack {name}, and it was rolled out"), help)
     }
 
     /// The command that deploys the recorded template.
-    fn deploy(&self, verb: &str, wanted: Option<&Wanted>) -> String {
+    fn deploy(&self, verb: &str, wanted: Option<&StackInRelease>) -> String {
         let url = self.stack.template_url.as_deref().unwrap_or("URL");
         let tags: Vec<String> = wanted
             .map(|wanted| {
@@ -326,7 +326,7 @@ impl About<'_> {
     }
 
     /// What was deployed: the status of the stack, its template and its tags.
-    fn deployed(&self, standing: &Standing, wanted: &Wanted) -> Vec<Finding> {
+    fn deployed(&self, standing: &Standing, wanted: &StackInRelease) -> Vec<Finding> {
         if self.read.course == Course::Rolling {
             let message = "a rollout is open, which changes stacks and sizes: its template, its tags and the sizes of its groups are not compared";
             return vec![self.of_stack(Level::Note, message, None)];

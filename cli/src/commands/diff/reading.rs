@@ -12,19 +12,19 @@ use slipway_flows::store::{self, AT_A_TIME};
 use slipway_ports::{ErrorKind, Objects as _, PortResult};
 use tokio::time::{Instant, sleep};
 
-use super::findings::{Drift, StackRead, Standing, Wanted, can_be_looked_at};
+use super::findings::{Drift, StackInRelease, StackRead, Standing, can_be_looked_at};
 use crate::cloud::Cloud;
 use crate::failure::CliError;
-use crate::members::LOOKS;
+use crate::members::POLL_PAUSE;
 use crate::printer::Printer;
 
 /// How many stacks are looked at at a time.
 const STACKS_AT_A_TIME: usize = 5;
-/// The pause before the first look at a detection. It doubles until [`LOOKS`].
+/// The pause before the first look at a detection. It doubles until [`POLL_PAUSE`].
 const FIRST_LOOK: Duration = Duration::from_millis(500);
 
 /// A stack that stands, the id of its release, and what that says of it. `None`: the release is not stored any more.
-pub(super) type WantedStack = (String, String, Option<Wanted>);
+pub(super) type WantedStack = (String, String, Option<StackInRelease>);
 
 /// What each stack of `standing` should be, by the release that was rolled out for it.
 pub(super) async fn wanted(
@@ -41,7 +41,7 @@ pub(super) async fn wanted(
         stream::iter(loads).buffer_unordered(AT_A_TIME).try_collect().await?;
     let wanted = standing.iter().map(|(stack, id)| {
         let release = releases.get(id).and_then(Option::as_ref);
-        let wanted = release.and_then(|release| Wanted::of(release, stack));
+        let wanted = release.and_then(|release| StackInRelease::from_release(release, stack));
         (stack.clone(), id.clone(), wanted)
     });
     Ok(wanted.collect())
@@ -69,7 +69,7 @@ pub(super) async fn stacks(
 async fn standing(
     aws: &Aws,
     name: &str,
-    wanted: Option<&Wanted>,
+    wanted: Option<&StackInRelease>,
     until: Instant,
 ) -> PortResult<Option<Standing>> {
     let Some(stack) = aws.stack(name).await? else { return Ok(None) };
@@ -119,6 +119,6 @@ async fn drift(aws: &Aws, stack: &str, until: Instant) -> PortResult<Drift> {
             });
         }
         sleep(pause).await;
-        pause = (pause * 2).min(LOOKS);
+        pause = (pause * 2).min(POLL_PAUSE);
     }
 }

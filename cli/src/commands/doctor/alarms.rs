@@ -7,7 +7,7 @@ use slipway_aws::InstalledAlarm;
 use slipway_core::words::count;
 use slipway_spec::allowed::DEPLOY;
 
-use super::findings::{Finding, Read, again, ok, problem, unknown, warning};
+use super::findings::{Finding, Read, ok, problem, recreate_help, unknown, warning};
 
 /// The alarms of the installation's stack.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) fn of_alarms(
         let about = format!("alarm {id}");
         let Some(alarm) = found.iter().find(|alarm| alarm.name == *name) else {
             let message = format!("{name} does not exist: nobody hears of what it watches");
-            all.push(problem(about, message, again(stack)));
+            all.push(problem(about, message, recreate_help(stack)));
             continue;
         };
         if let Some(topic) = &read.topic {
@@ -54,7 +54,7 @@ pub(super) fn of_alarms(
                 ));
             } else if !alarm.actions.contains(topic) {
                 let message = format!("{name} does not notify {topic}, the installation's AlarmTopicArn");
-                all.push(problem(about.clone(), message, again(stack)));
+                all.push(problem(about.clone(), message, recreate_help(stack)));
             }
         }
         if alarm.state == "ALARM" && id == SCANS && is_new {

@@ -10,7 +10,7 @@ use slipway_core::status::RolloutState;
 use slipway_core::words::moment;
 
 use super::super::upgrade::{Row, short};
-use super::findings::{Finding, Level, Read, found, ok, problem, unknown, warning};
+use super::findings::{Finding, Level, Read, finding, ok, problem, unknown, warning};
 use crate::overview::{self, Gravity, Serving, ServingState, ago, plain};
 
 /// What was read of a cluster.
@@ -24,7 +24,7 @@ pub(super) struct ClusterRead {
 }
 
 impl ClusterRead {
-    /// Whether what its newest spec needs is in use already.
+    /// Whether the cluster is deployed, as far as its status tells.
     pub(super) fn is_deployed(&self) -> bool {
         self.state.as_ref().is_ok_and(|state| match state.serving.state {
             ServingState::Gone | ServingState::NotDeployed => false,
@@ -100,12 +100,13 @@ pub(super) fn of_cluster(read: &ClusterRead, now: Timestamp) -> Vec<Finding> {
     all
 }
 
-fn of_overview(cluster: &str, of: &overview::Finding) -> Finding {
-    let level = match of.gravity {
+fn of_overview(cluster: &str, overview_finding: &overview::Finding) -> Finding {
+    let level = match overview_finding.gravity {
         Gravity::Wrong => Level::Problem,
         Gravity::Notice => Level::Warning,
     };
-    found(level, format!("{cluster}: {}", of.about), of.message.clone(), of.help.clone())
+    let about = format!("{cluster}: {}", overview_finding.about);
+    finding(level, about, overview_finding.message.clone(), overview_finding.help.clone())
 }
 
 fn of_state(cluster: &str, state: &StateRead) -> Vec<Finding> {
@@ -130,7 +131,7 @@ fn of_state(cluster: &str, state: &StateRead) -> Vec<Finding> {
         all.push(ok(about, serving.word()));
     } else {
         let help = format!("slipway status --cluster {cluster}");
-        all.push(found(level, about, format!("{}: {reasons}", serving.word()), help));
+        all.push(finding(level, about, format!("{}: {reasons}", serving.word()), help));
     }
     if let Some((first, days)) = &state.first
         && !state.findings.iter().any(|found| found.about == *first || found.about == "certificates")
@@ -176,7 +177,7 @@ fn of_pins(cluster: &str, rows: &[Row], now: Timestamp) -> Vec<Finding> {
     for row in rows {
         kinds.entry(row.kind).or_default().push(row);
     }
-    let of = |(kind, rows): (Pin, Vec<&Row>)| {
+    let pins_finding = |(kind, rows): (Pin, Vec<&Row>)| {
         let about = format!("{cluster}: pins of {kind}");
         let age = rows.iter().find_map(|row| row.looked_up).map_or_else(
             || "looked up before dates were recorded".to_owned(),
@@ -197,7 +198,7 @@ fn of_pins(cluster: &str, rows: &[Row], now: Timestamp) -> Vec<Finding> {
             ),
         }
     };
-    kinds.into_iter().map(of).collect()
+    kinds.into_iter().map(pins_finding).collect()
 }
 
 /// The findings about a spec.
@@ -250,7 +251,7 @@ fn of_diagnostic(spec: &SpecRead, one: &Diagnostic) -> Finding {
         Some(help) => plain(help),
         None => format!("correct it, then: {}", spec.apply),
     };
-    found(level, &spec.about, plain(&one.to_string()), help)
+    finding(level, &spec.about, plain(&one.to_string()), help)
 }
 
 #[cfg(test)]

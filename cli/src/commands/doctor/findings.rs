@@ -57,7 +57,7 @@ pub(super) fn ok(about: impl Into<String>, message: impl Into<String>) -> Findin
     Finding { level: Level::Ok, about: about.into(), message: message.into(), help: None }
 }
 
-pub(super) fn found(
+pub(super) fn finding(
     level: Level,
     about: impl Into<String>,
     message: impl Into<String>,
@@ -71,7 +71,7 @@ pub(super) fn problem(
     message: impl Into<String>,
     help: impl Into<String>,
 ) -> Finding {
-    found(Level::Problem, about, message, help)
+    finding(Level::Problem, about, message, help)
 }
 
 pub(super) fn warning(
@@ -79,7 +79,7 @@ pub(super) fn warning(
     message: impl Into<String>,
     help: impl Into<String>,
 ) -> Finding {
-    found(Level::Warning, about, message, help)
+    finding(Level::Warning, about, message, help)
 }
 
 /// Why something could not be read.
@@ -94,8 +94,8 @@ pub(super) struct Unread {
 /// What was read, or why it could not be.
 pub(super) type Read<T> = Result<T, Unread>;
 
-impl Unread {
-    pub(super) fn of(error: &PortError) -> Self {
+impl From<&PortError> for Unread {
+    fn from(error: &PortError) -> Self {
         let help = match error.kind {
             ErrorKind::Denied => format!(
                 "allow whoever runs this {} on it: docs/cli.md, Permissions, lists all that doctor reads",
@@ -111,7 +111,7 @@ impl Unread {
 
 impl From<PortError> for Unread {
     fn from(error: PortError) -> Self {
-        Self::of(&error)
+        Self::from(&error)
     }
 }
 
@@ -124,12 +124,12 @@ impl From<CliError> for Unread {
 
 /// A check that needs what could not be read.
 pub(super) fn unknown(about: impl Into<String>, unread: &Unread) -> Finding {
-    found(Level::Unknown, about, format!("not checked: {}", unread.why), unread.help.clone())
+    finding(Level::Unknown, about, format!("not checked: {}", unread.why), unread.help.clone())
 }
 
 /// How a resource of the stack is made again: deploying the same template does not, because CloudFormation compares templates only
 /// (CloudFormation user guide, "Using drift-aware change sets").
-pub(super) fn again(stack: &str) -> String {
+pub(super) fn recreate_help(stack: &str) -> String {
     format!(
         "bring it back by a drift-aware change set: aws cloudformation create-change-set --stack-name {stack} --deployment-mode REVERT_DRIFT … \
          (CloudFormation user guide, Using drift-aware change sets)"

@@ -12,7 +12,7 @@ use slipway_ports::Listed;
 use slipway_spec::allowed::DEPLOY;
 
 use super::alarms::{AlarmsRead, of_alarms};
-use super::findings::{Finding, Level, Read, again, found, ok, problem, unknown, warning};
+use super::findings::{Finding, Level, Read, finding, ok, problem, recreate_help, unknown, warning};
 use crate::overview::ago;
 
 /// What was read of an installation. `None`: what it depends on could not be read, which is a finding of its own.
@@ -317,7 +317,7 @@ fn of_rules(stack: &str, rules: &[RuleRead]) -> Vec<Finding> {
             Ok(None) => {
                 let message =
                     format!("{name} does not exist on the bus {bus}: nothing is woken by its events");
-                all.push(problem(about, message, again(stack)));
+                all.push(problem(about, message, recreate_help(stack)));
                 continue;
             }
             Ok(Some(false)) => all.push(problem(
@@ -331,7 +331,7 @@ fn of_rules(stack: &str, rules: &[RuleRead]) -> Vec<Finding> {
         match targets {
             Ok(0) => {
                 let message = format!("{name} on the bus {bus} has no target: its events go nowhere");
-                all.push(problem(about, message, again(stack)));
+                all.push(problem(about, message, recreate_help(stack)));
             }
             Ok(_) => {}
             Err(unread) => all.push(unknown(about, unread)),
@@ -347,7 +347,7 @@ fn of_rules(stack: &str, rules: &[RuleRead]) -> Vec<Finding> {
 }
 
 fn of_schedules(stack: &str, schedules: &[ScheduleRead]) -> Vec<Finding> {
-    let of = |ScheduleRead { id, name, schedule }: &ScheduleRead| {
+    let schedule_finding = |ScheduleRead { id, name, schedule }: &ScheduleRead| {
         let about = format!("schedule {id}");
         let harm = "no certificate is renewed by itself, and nobody is told of one that expires";
         match schedule {
@@ -361,7 +361,7 @@ fn of_schedules(stack: &str, schedules: &[ScheduleRead]) -> Vec<Finding> {
                     "aws scheduler update-schedule --name {name} --state ENABLED, with its other settings as aws scheduler get-schedule --name {name} shows them"
                 ),
             ),
-            Ok(None) => problem(about, format!("{name} does not exist: {harm}"), again(stack)),
+            Ok(None) => problem(about, format!("{name} does not exist: {harm}"), recreate_help(stack)),
             Err(unread) => unknown(about, unread),
         }
     };
@@ -369,7 +369,7 @@ fn of_schedules(stack: &str, schedules: &[ScheduleRead]) -> Vec<Finding> {
         let message = format!("the stack {stack} has no schedule: no certificate is renewed by itself");
         return vec![problem("schedule", message, format!("deploy Slipway's template: {DEPLOY}"))];
     }
-    schedules.iter().map(of).collect()
+    schedules.iter().map(schedule_finding).collect()
 }
 
 fn of_queue(queue: &QueueRead) -> Finding {
@@ -443,7 +443,7 @@ fn of_key(key: &KeyRead) -> Vec<Finding> {
         Ok(()) => {}
         // A key that is disabled is told of above.
         Err(_) if !enabled => {}
-        Err(unread) if unread.denied => all.push(found(
+        Err(unread) if unread.denied => all.push(finding(
             Level::Warning,
             "key",
             format!("you may not seal credentials with {arn}: {}", unread.why),
@@ -452,7 +452,10 @@ fn of_key(key: &KeyRead) -> Vec<Finding> {
         Err(unread) => all.push(unknown("key", unread)),
     }
     if all.is_empty() {
-        all.push(ok("key", format!("{arn} is enabled and rotated, and IAM decides who may use it; you may")));
+        all.push(ok(
+            "key",
+            format!("{arn} is enabled and rotated; IAM policies control its use, and allow you to use it"),
+        ));
     }
     all
 }
@@ -506,7 +509,7 @@ fn of_agent(agent: &AgentRead, now: Timestamp) -> Vec<Finding> {
         Ok(stored) => stored,
         Err(unread) => return vec![unknown("agent", unread)],
     };
-    let of = |(architecture, sha256): (&Architecture, &String)| {
+    let agent_finding = |(architecture, sha256): (&Architecture, &String)| {
         let (architecture, short) = (architecture.as_str(), sha256.chars().take(12).collect::<String>());
         let key = keys::agent(sha256);
         match stored.iter().find(|object| object.key == key) {
@@ -522,7 +525,7 @@ fn of_agent(agent: &AgentRead, now: Timestamp) -> Vec<Finding> {
             ),
         }
     };
-    published.iter().map(of).collect()
+    published.iter().map(agent_finding).collect()
 }
 
 #[cfg(test)]

@@ -227,25 +227,28 @@ impl Places {
             _ if region.starts_with("us-gov-") => "aws-us-gov",
             _ => "aws",
         };
-        let of = |service: &str, rest: &str| format!("arn:{partition}:{service}:{region}:{account}:{rest}");
+        let arn_of =
+            |service: &str, rest: &str| format!("arn:{partition}:{service}:{region}:{account}:{rest}");
         let bucket = |name: &str| format!("arn:{partition}:s3:::{name}");
         let below = |name: &str, paths: &[&str]| -> BTreeSet<String> {
             paths.iter().map(|path| format!("{}/{}", bucket(name), path.replace("NAME", cluster))).collect()
         };
         match on {
-            On::Stack => [of("cloudformation", &format!("stack/{}/*", self.stack))].into(),
-            On::ClusterStacks => [of("cloudformation", &format!("stack/{cluster}-*/*"))].into(),
+            On::Stack => [arn_of("cloudformation", &format!("stack/{}/*", self.stack))].into(),
+            On::ClusterStacks => [arn_of("cloudformation", &format!("stack/{cluster}-*/*"))].into(),
             On::AssetBucket => [bucket(&self.asset_bucket)].into(),
             On::SpecBucket => [bucket(&self.spec_bucket)].into(),
             On::Assets(paths) => below(&self.asset_bucket, paths),
             On::Specs(paths) => below(&self.spec_bucket, paths),
-            On::Bus => [of("events", &format!("event-bus/{}", self.bus))].into(),
+            On::Bus => [arn_of("events", &format!("event-bus/{}", self.bus))].into(),
             // The template names it after the other bus.
-            On::DestroyBus => [of("events", &format!("event-bus/{}-destroy", self.bus))].into(),
+            On::DestroyBus => [arn_of("events", &format!("event-bus/{}-destroy", self.bus))].into(),
             On::Key => [self.key.clone()].into(),
             On::Images => [format!("arn:{partition}:ssm:{region}::parameter/aws/service/*")].into(),
-            On::Machines => [of("ec2", "instance/*")].into(),
-            On::Documents(names) => names.iter().map(|name| of("ssm", &format!("document/{name}"))).collect(),
+            On::Machines => [arn_of("ec2", "instance/*")].into(),
+            On::Documents(names) => {
+                names.iter().map(|name| arn_of("ssm", &format!("document/{name}"))).collect()
+            }
             On::Everything => ["*".to_owned()].into(),
         }
     }

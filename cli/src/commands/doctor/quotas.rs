@@ -44,7 +44,7 @@ pub(super) enum Family {
 
 impl Family {
     /// The families that the type `name` belongs to. `None`: one without such a quota, as Macs, or one that is not known yet.
-    fn of(name: &str) -> Option<Self> {
+    fn from_instance_type(name: &str) -> Option<Self> {
         let letters: String = name.chars().take_while(char::is_ascii_alphabetic).collect();
         Some(match letters.as_str() {
             "a" | "c" | "d" | "h" | "i" | "im" | "is" | "m" | "r" | "t" | "z" => Self::Standard,
@@ -156,7 +156,7 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    pub(super) fn of(cluster: &Cluster) -> Self {
+    pub(super) fn for_cluster(cluster: &Cluster) -> Self {
         let one = |name: &str, launch: u32, most: u32| Group {
             types: vec![(name.to_owned(), 1)],
             spot: false,
@@ -211,11 +211,13 @@ impl Needs {
             // Of several types the one counts of which most vCPUs may run.
             let mut families: BTreeMap<Family, Amount> = BTreeMap::new();
             for (name, weight) in &group.types {
-                let (Some(family), Some(vcpus)) = (Family::of(name), vcpus.get(name)) else { continue };
-                let of = |units: u32| u64::from(units.div_ceil((*weight).max(1))) * u64::from(*vcpus);
+                let (Some(family), Some(vcpus)) = (Family::from_instance_type(name), vcpus.get(name)) else {
+                    continue;
+                };
+                let vcpus_of = |units: u32| u64::from(units.div_ceil((*weight).max(1))) * u64::from(*vcpus);
                 let largest = families.entry(family).or_default();
-                largest.launch = largest.launch.max(of(group.launch));
-                largest.most = largest.most.max(of(group.most));
+                largest.launch = largest.launch.max(vcpus_of(group.launch));
+                largest.most = largest.most.max(vcpus_of(group.most));
             }
             for (family, amount) in families {
                 let limit = match group.spot {
@@ -291,7 +293,7 @@ pub(super) struct QuotasRead {
 
 /// Those of the types whose quota is not known.
 pub(super) fn without_family(types: &BTreeSet<String>) -> BTreeSet<String> {
-    types.iter().filter(|name| Family::of(name).is_none()).cloned().collect()
+    types.iter().filter(|name| Family::from_instance_type(name).is_none()).cloned().collect()
 }
 
 pub(super) fn of_quotas(read: &QuotasRead) -> Vec<Finding> {
@@ -355,7 +357,7 @@ fn of_room(about: &str, region: &str, room: &Room) -> Option<Finding> {
     let Amount { launch, most } = room.needed;
     Some(if fits(launch) {
         let message = format!(
-            "there is room for the launch, but not with all pools at their maximum while machines are replaced, which needs {most}: {state}"
+            "the quota is enough for the launch, but a rollout with all pools at their maximum needs {most}: {state}"
         );
         warning(about, message, help)
     } else {

@@ -73,7 +73,7 @@ pub(super) async fn installation(examined: &Examined, ours: &str) -> Installatio
     }
     let stack = match stack {
         Ok(stack) => Ok(stack.clone()),
-        Err(error) => Err(Unread::of(error)),
+        Err(error) => Err(Unread::from(error)),
     };
     InstallationRead {
         stack_name: stack_name.clone(),
@@ -214,10 +214,10 @@ pub(super) async fn cluster(
     (ClusterRead { name, state: Ok(state), backups, pins }, spec)
 }
 
-type Outcome = Result<Checked, Vec<slipway_core::diagnostic::Diagnostic>>;
+type SpecCheck = Result<Checked, Vec<slipway_core::diagnostic::Diagnostic>>;
 
 /// The newest spec in the spec bucket, with its findings. `None`: there is none.
-async fn stored_spec(cloud: &Cloud) -> Read<Option<Outcome>> {
+async fn stored_spec(cloud: &Cloud) -> Read<Option<SpecCheck>> {
     let object = read(cloud.specs().await?.get(&keys::spec(&cloud.cluster)).await)?;
     let expected = slipway_spec::Expected { name: &cloud.cluster, region: Some(cloud.region()) };
     Ok(object.map(|object| check(&object.bytes, Some(&expected), &PatchSet::default())))
@@ -232,7 +232,7 @@ pub(super) async fn own_spec(cloud: Option<&Cloud>, source: &Source, site: &Read
     spec_of(cloud, source.name.clone(), checked, site).await
 }
 
-async fn spec_of(cloud: Option<&Cloud>, about: String, checked: Outcome, site: &Read<Site>) -> SpecRead {
+async fn spec_of(cloud: Option<&Cloud>, about: String, checked: SpecCheck, site: &Read<Site>) -> SpecRead {
     let apply = match cloud {
         Some(cloud) => format!("slipway apply cluster.yaml --cluster {}", cloud.cluster),
         None => "slipway apply cluster.yaml".to_owned(),

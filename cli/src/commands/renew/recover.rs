@@ -26,7 +26,7 @@ use crate::overview::plain;
 use crate::printer::Printer;
 
 /// The pause between two queries of Run Command.
-const LOOKS: Duration = Duration::from_secs(3);
+const POLL_PAUSE: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
     let now = Timestamp::now();
@@ -104,13 +104,13 @@ async fn bring_back(cloud: &Cloud, recovery: &mut Recovery, printer: &Printer) -
             line(&waits);
             words = waits;
         }
-        sleep(LOOKS).await;
+        sleep(POLL_PAUSE).await;
     }
 }
 
 fn would(cloud: &Cloud, names: &[String], machines: &Machines) -> (String, Value) {
     let list = |names: &[String]| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-    let mut text = format!("would be issued anew: {}\nwould be refreshed, in this order:\n", list(names));
+    let mut text = format!("would be reissued: {}\nwould be refreshed, in this order:\n", list(names));
     let mut order = Vec::new();
     for (role, instances) in machines {
         let instances: Vec<String> = instances.iter().cloned().collect();

@@ -67,7 +67,7 @@ pub(super) fn chosen<'s>(
 
 /// The database that the members must find in the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct ExpectedDatabase {
     /// Its SHA-256. `None`: nobody has said what the snapshot holds.
     pub(super) sha256: Option<String>,
     /// Whether the person named it, and not only the record beside the snapshot.
@@ -81,20 +81,20 @@ pub(super) fn wanted(
     record: Option<&[u8]>,
     given: Option<&str>,
     unverified: bool,
-) -> Result<Wanted, CliError> {
+) -> Result<ExpectedDatabase, CliError> {
     if let Some(given) = given {
-        return Ok(Wanted { sha256: Some(given.to_owned()), by_person: true });
+        return Ok(ExpectedDatabase { sha256: Some(given.to_owned()), by_person: true });
     }
     let Some(record) = record else {
-        return Ok(Wanted { sha256: None, by_person: false });
+        return Ok(ExpectedDatabase { sha256: None, by_person: false });
     };
     let read: Option<SnapshotTaken> = serde_json::from_slice(record).ok();
     let of_this = |taken: &SnapshotTaken| {
         taken.key == snapshot.key && taken.time == snapshot.time && is_sha256(&taken.sha256)
     };
     match read.filter(of_this) {
-        Some(taken) => Ok(Wanted { sha256: Some(taken.sha256), by_person: false }),
-        None if unverified => Ok(Wanted { sha256: None, by_person: false }),
+        Some(taken) => Ok(ExpectedDatabase { sha256: Some(taken.sha256), by_person: false }),
+        None if unverified => Ok(ExpectedDatabase { sha256: None, by_person: false }),
         None => Err(CliError::refused(
             format!("the record {} is not of this snapshot", keys::snapshot_record(&snapshot.key)),
             format!(
@@ -106,7 +106,11 @@ pub(super) fn wanted(
 }
 
 /// Fails unless all members have found that database, and nothing speaks against it being the snapshot of its time, or a person has named it.
-pub(super) fn must_be_wanted(name: &str, answers: &Answers, wanted: &Wanted) -> Result<(), CliError> {
+pub(super) fn must_be_wanted(
+    name: &str,
+    answers: &Answers,
+    wanted: &ExpectedDatabase,
+) -> Result<(), CliError> {
     for (role, (_, answer)) in answers {
         let Ok(answer) = answer else { continue };
         let mark = &answer.mark;
@@ -147,7 +151,9 @@ pub(super) fn must_be_whole(
     let unknown: Vec<&str> = machines.difference(&deployed).map(String::as_str).collect();
     let problem = match (missing.as_slice(), unknown.as_slice()) {
         ([], []) => return Ok(()),
-        ([], unknown) => format!("{} has a machine, and no deployed release has it", unknown.join(" and ")),
+        ([], unknown) => {
+            format!("{} has a machine, but no deployed release contains this member", unknown.join(" and "))
+        }
         (missing, _) => format!("{} has no machine that is in service or starting", missing.join(" and ")),
     };
     let help = format!(
@@ -159,7 +165,7 @@ pub(super) fn must_be_whole(
 pub(super) fn about(
     name: &str,
     snapshot: &Snapshot,
-    wanted: &Wanted,
+    wanted: &ExpectedDatabase,
     members: &BTreeMap<Role, String>,
     now: Timestamp,
 ) -> String {
@@ -171,14 +177,14 @@ pub(super) fn about(
         moment(snapshot.stored_at)
     );
     let _ = match wanted {
-        Wanted { sha256: Some(sha256), by_person: true } => {
+        ExpectedDatabase { sha256: Some(sha256), by_person: true } => {
             writeln!(text, "its database must have the SHA-256 {sha256}, as you say")
         }
-        Wanted { sha256: Some(sha256), by_person: false } => writeln!(
+        ExpectedDatabase { sha256: Some(sha256), by_person: false } => writeln!(
             text,
             "its database must have the SHA-256 {sha256}, as the record beside it says; compare it with a log that you trust, if somebody may have written into the bucket"
         ),
-        Wanted { sha256: None, .. } => writeln!(text, "nobody says what its database must hold"),
+        ExpectedDatabase { sha256: None, .. } => writeln!(text, "nobody says what its database must hold"),
     };
     if snapshot.of_earlier_etcd {
         let _ = writeln!(text, "it is of an earlier etcd of that name, which was deleted");
@@ -292,7 +298,7 @@ pub(super) fn must_be_members(
             list(peer_urls.keys().map(String::as_str).collect())
         ),
         format!(
-            "apply the spec first, so that the membership is as it should be: slipway status --cluster {name}"
+            "apply the spec first, so that the membership matches it: slipway apply cluster.yaml --cluster {name}"
         ),
     ))
 }

@@ -260,7 +260,7 @@ fn what_is_waited_for_is_said_in_words() {
     world.node.last_forced = Some(at(HOUR - 60));
     let late = (3..9).map(|n| sibling(&format!("web-{n}"), true, at(HOUR - 60)));
     world.budgets.get_mut(&named("web")).unwrap().pods.extend(late);
-    insta::assert_snapshot!(said(&world, &six_hours(), now), @"the disruption budget shop/web allows no eviction now: 8 of its 9 pods are healthy; it may be deleted by force when all of these hold: the drain has lasted 6h (at 2023-11-15T04:13:20Z); it is 72h old (at 2023-11-17T22:13:20Z); shop/web-3 has been healthy for 1h (at 2023-11-15T00:12:20Z); shop/web-4 has been healthy for 1h (at 2023-11-15T00:12:20Z); shop/web-5 has been healthy for 1h (at 2023-11-15T00:12:20Z); no pod of the node has been deleted by force for 5m (at 2023-11-14T23:17:20Z); 3 more pods of its budget have been as they are for long enough");
+    insta::assert_snapshot!(said(&world, &six_hours(), now), @"the disruption budget shop/web allows no eviction now: 8 of its 9 pods are healthy; it may be deleted by force when all of these hold: the drain has lasted 6h (at 2023-11-15T04:13:20Z); it is 72h old (at 2023-11-17T22:13:20Z); shop/web-3 has been healthy for 1h (at 2023-11-15T00:12:20Z); shop/web-4 has been healthy for 1h (at 2023-11-15T00:12:20Z); shop/web-5 has been healthy for 1h (at 2023-11-15T00:12:20Z); no pod of the node has been deleted by force for 5m (at 2023-11-14T23:17:20Z); 3 more pods of the same disruption budget have been unchanged long enough");
     let mut world = refused(now);
     world.pods[0].budgets.insert(named("all"));
     world.tries.get_mut("uid-web-0").unwrap().answer = Answer::TwoBudgets;
@@ -296,14 +296,17 @@ fn siblings_beyond_the_third_are_counted_and_not_named_healthy_or_not() {
         let five = said(&[healthy; 5]);
         assert!(five.contains("shop/late-2 has been") && !five.contains("shop/late-3"), "{five}");
         assert!(
-            five.ends_with("; 2 more pods of its budget have been as they are for long enough"),
+            five.ends_with("; 2 more pods of the same disruption budget have been unchanged long enough"),
             "{five}"
         );
     }
     // Both kinds count towards the three.
     let mixed = said(&[true, false, false, true]);
     assert!(mixed.contains("shop/late-2 has been unhealthy") && !mixed.contains("shop/late-3"), "{mixed}");
-    assert!(mixed.ends_with("; 1 more pods of its budget have been as they are for long enough"), "{mixed}");
+    assert!(
+        mixed.ends_with("; 1 more pods of the same disruption budget have been unchanged long enough"),
+        "{mixed}"
+    );
 }
 
 #[test]

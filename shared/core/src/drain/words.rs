@@ -67,7 +67,7 @@ pub(super) fn unmet(unmet: &[Unmet]) -> String {
     }
     if siblings > SIBLINGS_NAMED {
         parts.push(format!(
-            "{} more pods of its budget have been as they are for long enough",
+            "{} more pods of the same disruption budget have been unchanged long enough",
             siblings - SIBLINGS_NAMED
         ));
     }

@@ -137,12 +137,12 @@ fn tamed(value: Value) -> Value {
     match value {
         Value::String(words) => Value::String(tame(&words, MOST_WORDS)),
         Value::Array(items) => {
-            let mut left = MOST_WORDS;
+            let mut characters_left = MOST_WORDS;
             let fits = |item: &Value| {
                 // Texts in a list are joined where they are shown.
                 let length = item.as_str().map_or(0, |words| words.chars().count());
-                let fits = length <= left;
-                left = left.saturating_sub(length);
+                let fits = length <= characters_left;
+                characters_left = characters_left.saturating_sub(length);
                 fits
             };
             Value::Array(items.into_iter().map(tamed).take_while(fits).collect())
@@ -316,7 +316,7 @@ pub struct RestoreMark {
 impl RestoreMark {
     /// Of a restore that has not begun.
     #[must_use]
-    pub const fn of(snapshot: String, token: String, initial_cluster: String) -> Self {
+    pub const fn new(snapshot: String, token: String, initial_cluster: String) -> Self {
         Self {
             snapshot,
             token,

@@ -27,7 +27,7 @@ impl MachineArns {
 
     /// The ARN of the machine with that id.
     #[must_use]
-    pub fn of(&self, instance: &str) -> String {
+    pub fn arn_of(&self, instance: &str) -> String {
         format!("{}{instance}", self.0)
     }
 }
@@ -37,7 +37,7 @@ impl MachineArns {
 #[must_use]
 pub fn instance_of_arn(arn: &str) -> Option<&str> {
     let (_, instance) = arn.rsplit_once('/')?;
-    let is_its = is_instance(instance) && MachineArns::beside(arn)?.of(instance) == arn;
+    let is_its = is_instance(instance) && MachineArns::beside(arn)?.arn_of(instance) == arn;
     is_its.then_some(instance)
 }
 
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_machines_arn_is_that_of_ec2_in_its_partition() {
-        let arn = |region: &str| MachineArns::new(region, "123456789012").of("i-0a1b2c3d4e5f60718");
+        let arn = |region: &str| MachineArns::new(region, "123456789012").arn_of("i-0a1b2c3d4e5f60718");
         assert_eq!(arn("eu-west-1"), "arn:aws:ec2:eu-west-1:123456789012:instance/i-0a1b2c3d4e5f60718");
         assert!(arn("cn-north-1").starts_with("arn:aws-cn:ec2:cn-north-1:"));
         let group = "arn:aws:autoscaling:eu-west-1:123456789012:autoScalingGroup:0a-1b:autoScalingGroupName/prod-pool-a";

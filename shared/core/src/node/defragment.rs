@@ -130,7 +130,7 @@ pub fn obstacles(health: &EtcdHealth) -> Vec<Obstacle> {
         } else if !member.reachable {
             let problem = member.problem.clone().unwrap_or_else(|| "it does not answer".to_owned());
             obstacles.push(Obstacle::Unreachable { member: name, problem });
-        } else if let Some(entries) = member.behind.filter(|behind| *behind > BEHIND_AT_MOST) {
+        } else if let Some(entries) = member.behind.filter(|entries| *entries > BEHIND_AT_MOST) {
             obstacles.push(Obstacle::Behind { member: name, entries });
         }
     }

@@ -30,7 +30,7 @@ pub struct NodeStatus {
     pub served: Vec<Served>,
     /// The certificates in use that no component serves, by path: client certificates, which are read at each call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub held: Vec<Held>,
+    pub held: Vec<CertificateOnNode>,
     /// The health of the components, by name.
     pub components: Vec<ComponentHealth>,
     /// The health of etcd, on an etcd member.
@@ -168,7 +168,7 @@ pub struct ServedCertificate {
 /// A client certificate on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Held {
+pub struct CertificateOnNode {
     /// A path of the role's bundle (`slipway_credentials::policy::bundle`), or the file in which the kubelet keeps its own certificate.
     pub path: String,
     /// Serial number in lower-case hex.
@@ -205,7 +205,7 @@ pub enum ComponentName {
 }
 
 impl ComponentName {
-    /// Its name.
+    /// The component's name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

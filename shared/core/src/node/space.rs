@@ -46,7 +46,7 @@ pub enum SpaceProblem {
 impl EtcdSpace {
     /// The room of a member. `None`: it does not answer.
     #[must_use]
-    pub fn of(health: &EtcdHealth) -> Option<Self> {
+    pub fn from_health(health: &EtcdHealth) -> Option<Self> {
         health.id.as_ref()?;
         Some(Self {
             size: health.db_size,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Begun, FEW, Ill, Ledger, MOST_PERCENT, MOST_REPAIRS, PATIENCE, PAUSE, RepairMode, Settings, Verdict,
-    Wait, Watch, Whole, Worker,
+    Begun, FEW, Ill, Ledger, MOST_PERCENT, MOST_REPAIRS, PATIENCE, PAUSE, RepairMode, Scope, Settings,
+    Verdict, Wait, Watch, Worker,
 };
 use crate::node::WORKER_LAUNCH_S;
 
@@ -23,11 +23,11 @@ pub fn decide(
     let mut ill: Vec<(Ill, &Worker)> = workers
         .iter()
         .filter_map(|worker| {
-            let repair = settings.of(&worker.pool);
+            let repair = settings.for_pool(&worker.pool);
             let for_s = watch.unready_for_s(&worker.uid).filter(|long| *long >= repair.after_s())?;
             let verdict = match repair.mode {
                 RepairMode::Off => return None,
-                RepairMode::Warn => Verdict::Told,
+                RepairMode::Warn => Verdict::Reported,
                 RepairMode::On => match own_wait(worker, ledger, now).or_else(|| many(worker, workers)) {
                     Some(wait) => Verdict::Wait(wait),
                     None => Verdict::Repair,
@@ -69,20 +69,20 @@ fn own_wait(worker: &Worker, ledger: &Ledger, now: Timestamp) -> Option<Wait> {
 
 /// Whether so many workers are not Ready that the fault is not that of this machine.
 fn many(worker: &Worker, workers: &[Worker]) -> Option<Wait> {
-    let wholes = [
-        Some((Whole::Cluster, 0)),
-        Some((Whole::Pool(worker.pool.clone()), FEW)),
-        worker.zone.clone().map(|zone| (Whole::Zone(zone), FEW)),
+    let scopes = [
+        Some((Scope::Cluster, 0)),
+        Some((Scope::Pool(worker.pool.clone()), FEW)),
+        worker.zone.clone().map(|zone| (Scope::Zone(zone), FEW)),
     ];
-    wholes.into_iter().flatten().find_map(|(of, few)| {
-        let counts = |other: &&Worker| match &of {
-            Whole::Cluster => true,
-            Whole::Pool(pool) => other.pool == *pool,
-            Whole::Zone(zone) => other.zone.as_ref() == Some(zone),
+    scopes.into_iter().flatten().find_map(|(scope, few)| {
+        let counts = |other: &&Worker| match &scope {
+            Scope::Cluster => true,
+            Scope::Pool(pool) => other.pool == *pool,
+            Scope::Zone(zone) => other.zone.as_ref() == Some(zone),
         };
         let all = workers.iter().filter(counts).count();
         let unready = workers.iter().filter(counts).filter(|other| !other.ready).count();
-        (unready > few && unready * 100 >= all * MOST_PERCENT).then_some(Wait::Many { of, unready, all })
+        (unready > few && unready * 100 >= all * MOST_PERCENT).then_some(Wait::Many { scope, unready, all })
     })
 }
 

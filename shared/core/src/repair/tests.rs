@@ -176,7 +176,7 @@ fn a_pool_is_told_about_unless_the_spec_says_otherwise_and_off_is_silent() {
     scene.falls_silent(&["a-1"]);
     scene.watches(20 * 60);
     scene.settings = Settings::default();
-    assert_eq!(scene.ill(), [("a-1".to_owned(), Verdict::Told)]);
+    assert_eq!(scene.ill(), [("a-1".to_owned(), Verdict::Reported)]);
     let off = Repair { mode: RepairMode::Off, after_minutes: 15 };
     scene.settings.pools.insert("a".to_owned(), off);
     assert_eq!(scene.ill(), []);
@@ -345,11 +345,11 @@ fn auto_scaling_is_told_again_of_a_worker_that_it_did_not_take() {
 
 #[test]
 fn none_is_repaired_while_most_workers_of_the_cluster_the_pool_or_the_zone_are_not_ready() {
-    let held = |scene: &Scene, of: &Whole| {
+    let held = |scene: &Scene, scope: &Scope| {
         let ill = scene.ill();
         assert!(!ill.is_empty());
         ill.iter()
-            .all(|(_, verdict)| matches!(verdict, Verdict::Wait(Wait::Many { of: found, .. }) if found == of))
+            .all(|(_, verdict)| matches!(verdict, Verdict::Wait(Wait::Many { scope: found, .. }) if found == scope))
     };
     let silent = |pools: &[(&str, usize)], names: &[&str]| {
         let mut scene = Scene::new(pools);
@@ -358,20 +358,20 @@ fn none_is_repaired_while_most_workers_of_the_cluster_the_pool_or_the_zone_are_n
         scene
     };
     // Of the cluster.
-    assert!(held(&silent(&[("a", 1)], &["a-0"]), &Whole::Cluster), "the only worker");
-    assert!(held(&silent(&[("a", 3)], &["a-0", "a-1"]), &Whole::Cluster));
-    assert!(held(&silent(&[("a", 2), ("b", 2)], &["a-0", "a-1", "b-0"]), &Whole::Cluster));
+    assert!(held(&silent(&[("a", 1)], &["a-0"]), &Scope::Cluster), "the only worker");
+    assert!(held(&silent(&[("a", 3)], &["a-0", "a-1"]), &Scope::Cluster));
+    assert!(held(&silent(&[("a", 2), ("b", 2)], &["a-0", "a-1", "b-0"]), &Scope::Cluster));
     assert_eq!(silent(&[("a", 2)], &["a-0"]).repaired(), ["a-0"]);
     let many: Vec<String> = (0..11).map(|index| format!("a-{index}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    assert!(held(&silent(&[("a", 20)], &many), &Whole::Cluster), "55 %");
+    assert!(held(&silent(&[("a", 20)], &many), &Scope::Cluster), "55 %");
     // Of a pool.
-    assert!(held(&silent(&[("a", 5), ("b", 9)], &["a-0", "a-1", "a-2"]), &Whole::Pool("a".to_owned())));
+    assert!(held(&silent(&[("a", 5), ("b", 9)], &["a-0", "a-1", "a-2"]), &Scope::Pool("a".to_owned())));
     assert_eq!(silent(&[("a", 6), ("b", 9)], &["a-0", "a-1", "a-2"]).repaired(), ["a-0"], "half");
     assert_eq!(silent(&[("a", 2), ("b", 9)], &["a-0", "a-1"]).repaired(), ["a-0"], "two are few");
     // Of a zone: each third worker is in the zone a.
     let zone = silent(&[("a", 9), ("b", 5)], &["a-0", "a-3", "b-0"]);
-    assert!(held(&zone, &Whole::Zone("a".to_owned())));
+    assert!(held(&zone, &Scope::Zone("a".to_owned())));
     let text = zone.ill()[0].1.clone();
     let Verdict::Wait(wait) = text else { panic!("{text:?}") };
     assert!(wait.to_string().starts_with("3 of 5 workers of the zone a are not Ready"), "{wait}");

@@ -67,7 +67,7 @@ fn a_machine_takes_one_of_its_own_after_four_intervals_whatever_the_ledger_says(
 
 fn stored(hours_ago: i64, verified: bool) -> StoredSnapshot {
     let stored_at = at(NOW) - hours(hours_ago);
-    StoredSnapshot { time: format!("{hours_ago} h"), stored_at, verified, of: OfEtcd::Present }
+    StoredSnapshot { time: format!("{hours_ago} h"), stored_at, verified, etcd: OfEtcd::Present }
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_new_etcd_does_not_wait_since_one_of_before_had_a_snapshot() {
 #[test]
 fn snapshots_of_an_etcd_of_before_take_no_place_of_those_of_this_one_and_their_last_good_ones_stay_too() {
     let keep = Retention { all_days: 1, daily_days: 3, at_least: 2 };
-    let earlier = |hours_ago| StoredSnapshot { of: OfEtcd::Earlier, ..stored(hours_ago, true) };
+    let earlier = |hours_ago| StoredSnapshot { etcd: OfEtcd::Earlier, ..stored(hours_ago, true) };
     // On the day of the launch both had snapshots: 12:00 less 30 h and less 34 h are of one day.
     let all = [stored(1, true), stored(30, true), earlier(34), earlier(35), earlier(900), earlier(901)];
     assert_eq!(expired(&all, keep, at(NOW)), ["901 h", "900 h"]);

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Announced, CertificateState, Observed, days_before, days_left};
-use crate::rotation::{Due, Why};
+use crate::rotation::{ExpiringAuthority, ExpiryReason};
 use crate::{Origin, policy};
 
 /// The thresholds for leaves, in days before they expire. At 0 they have expired.
@@ -39,16 +39,20 @@ fn threshold(ends: Timestamp, thresholds: &[u32], now: Timestamp) -> Option<u32>
 }
 
 /// The thresholds for `standing`. An authority whose rotation is due but not automatic has one more: the day on which it is due.
-fn thresholds(observed: &Observed<'_>, standing: &CertificateState, due: Option<&Due>) -> Vec<u32> {
+fn thresholds(
+    observed: &Observed<'_>,
+    standing: &CertificateState,
+    due: Option<&ExpiringAuthority>,
+) -> Vec<u32> {
     if standing.group.is_some() {
         return LEAF_DAYS.to_vec();
     }
     let left_to_people = due.filter(|due| !due.start && !due.under_way);
     let more = left_to_people.and_then(|due| match due.why {
-        Why::Days(days) => Some(days),
+        ExpiryReason::Days(days) => Some(days),
         // It expires before a leaf that is issued now.
-        Why::Leaves => Some(observed.cluster.certificates.leaf_days),
-        Why::Year => None,
+        ExpiryReason::Leaves => Some(observed.cluster.certificates.leaf_days),
+        ExpiryReason::Year => None,
     });
     AUTHORITY_DAYS.into_iter().chain(more).collect()
 }
@@ -58,7 +62,7 @@ fn thresholds(observed: &Observed<'_>, standing: &CertificateState, due: Option<
 pub(super) fn announce(
     observed: &Observed<'_>,
     standing: &CertificateState,
-    due: Option<&Due>,
+    due: Option<&ExpiringAuthority>,
     now: Timestamp,
 ) -> (Option<Announcement>, Option<Announced>) {
     let (ends, fingerprint, place) = standing.first_end();
@@ -77,7 +81,7 @@ pub(super) fn announce(
         remaining_days => format!("expires in {remaining_days} days, at {ends}"),
     };
     let message = match place {
-        None if due.is_some_and(|due| due.why == Why::Leaves) => {
+        None if due.is_some_and(|due| due.why == ExpiryReason::Leaves) => {
             format!("{name} {when}, and certificates that it signs are renewed soon and would outlive it")
         }
         None => format!("{name} {when}"),
@@ -98,7 +102,12 @@ pub(super) fn announce(
     (Some(announcement), Some(now_announced))
 }
 
-fn help(observed: &Observed<'_>, standing: &CertificateState, due: Option<&Due>, elsewhere: bool) -> String {
+fn help(
+    observed: &Observed<'_>,
+    standing: &CertificateState,
+    due: Option<&ExpiringAuthority>,
+    elsewhere: bool,
+) -> String {
     let (cluster, name) = (&observed.cluster.name, &standing.name);
     if elsewhere {
         return format!(

@@ -146,7 +146,7 @@ fn facts(
                 != (facts.not_after, facts.not_before, &facts.serial)
             {
                 let message = format!(
-                    "the inventory says of {} that it is valid from {} to {}, and it says {} to {} itself",
+                    "the inventory says that {} is valid from {} to {}, but the certificate says {} to {}",
                     asset.name,
                     certificate.not_before,
                     certificate.not_after,
@@ -184,7 +184,7 @@ fn current_since(now: Timestamp) -> Timestamp {
 fn newest<'a>(observed: &Observed<'a>, now: Timestamp) -> Vec<&'a Reported> {
     let since = current_since(now);
     let exists = |node: &Reported| {
-        observed.machines.of(&node.role).is_some_and(|machines| machines.contains_key(&node.instance))
+        observed.machines.of_role(&node.role).is_some_and(|machines| machines.contains_key(&node.instance))
     };
     let mut newest: BTreeMap<(&Role, &str), &Reported> = BTreeMap::new();
     for node in observed.nodes.iter().filter(|node| node.at >= since || exists(node)) {
@@ -261,7 +261,7 @@ fn unheard(observed: &Observed<'_>, holders: &BTreeSet<Role>, reporting: &[&Repo
         planned.reached && nodes().all(is_at)
     });
     let is_known = |role: &Role| rolled_out || has_reported(role, None);
-    let unheard = nodes().flat_map(|role| match observed.machines.of(role) {
+    let unheard = nodes().flat_map(|role| match observed.machines.of_role(role) {
         // A rollout proves nothing of them: a person may have skipped one, or put it into Standby.
         Some(machines) => machines
             .keys()
@@ -280,14 +280,14 @@ fn silent(observed: &Observed<'_>, now: Timestamp, findings: &mut Vec<Finding>) 
     let since = current_since(now);
     let mut last: BTreeMap<(&Role, Option<&str>), &Reported> = BTreeMap::new();
     for node in observed.nodes {
-        let is_listed = observed.machines.of(&node.role).is_some();
+        let is_listed = observed.machines.of_role(&node.role).is_some();
         let kept = last.entry((&node.role, is_listed.then_some(node.instance.as_str()))).or_insert(node);
         if node.at > kept.at {
             *kept = node;
         }
     }
     for role in &policy::roles(observed.cluster) {
-        for (machine, key) in observed.machines.of(role).into_iter().flatten() {
+        for (machine, key) in observed.machines.of_role(role).into_iter().flatten() {
             let last = last.get(&(role, Some(machine.as_str())));
             if last.is_some_and(|last| last.at >= since) {
                 continue;

@@ -68,7 +68,7 @@ pub struct Node {
     pub in_force: bool,
     tries: u32,
     /// The last known reason why it is not recovered.
-    said: String,
+    last_reason: String,
 }
 
 /// What Run Command reported about a command.
@@ -124,7 +124,7 @@ impl Recovery {
                 progress: Progress::Waiting(now),
                 in_force: false,
                 tries: 0,
-                said: String::new(),
+                last_reason: String::new(),
             }))
         });
         Self {
@@ -413,9 +413,9 @@ impl Node {
             },
         };
         if passing && self.tries < TRIES {
-            if self.said != why {
+            if self.last_reason != why {
                 messages.push(format!("{name}: {why}; it is asked again"));
-                self.said = why;
+                self.last_reason = why;
             }
             self.progress = Progress::Waiting(now.saturating_add(PAUSE).unwrap_or(now));
         } else {

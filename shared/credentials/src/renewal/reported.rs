@@ -20,12 +20,12 @@ pub struct Reported {
     /// When it was written, by the node's clock.
     pub at: Timestamp,
     /// The leaves that it serves or uses as a client.
-    pub held: Vec<Held>,
+    pub held: Vec<LeafOnNode>,
 }
 
 /// A leaf of the inventory on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct LeafOnNode {
     /// The asset.
     pub asset: String,
     /// The fingerprint of the certificate that the node has.
@@ -67,7 +67,7 @@ pub fn reported(cluster: &Cluster, instance: &str, key: &str, status: &NodeStatu
     let served = status.served.iter().filter_map(|served| {
         let (_, folder, file) = SERVED.iter().find(|(name, ..)| *name == served.name)?;
         let certificate = served.certificate.as_ref()?;
-        Some(Held {
+        Some(LeafOnNode {
             asset: asset_at(&format!("{folder}/{file}"))?,
             fingerprint: certificate.fingerprint.clone(),
             ends: certificate.not_after,
@@ -75,7 +75,7 @@ pub fn reported(cluster: &Cluster, instance: &str, key: &str, status: &NodeStatu
         })
     });
     let lies = status.held.iter().filter_map(|held| {
-        Some(Held {
+        Some(LeafOnNode {
             asset: asset_at(&held.path)?,
             fingerprint: held.fingerprint.clone(),
             ends: held.not_after,

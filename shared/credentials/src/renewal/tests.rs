@@ -149,7 +149,7 @@ impl World {
                 at: self.now,
                 held: has
                     .iter()
-                    .map(|(asset, (fingerprint, ends))| Held {
+                    .map(|(asset, (fingerprint, ends))| LeafOnNode {
                         asset: asset.clone(),
                         fingerprint: fingerprint.clone(),
                         ends: *ends,

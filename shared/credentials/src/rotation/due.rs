@@ -17,13 +17,13 @@ const SPOKEN_OF: SignedDuration = SignedDuration::from_hours(365 * 24);
 
 /// An authority that expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Due {
-    /// Its name.
+pub struct ExpiringAuthority {
+    /// Its name in the inventory, such as `etcd-ca`.
     pub name: String,
     /// When it expires.
     pub ends: Timestamp,
     /// Why it is reported.
-    pub why: Why,
+    pub why: ExpiryReason,
     /// Whether the policy is to start its rotation now.
     pub start: bool,
     /// Whether Slipway can rotate it: it cannot if the user provides the authority.
@@ -34,7 +34,7 @@ pub struct Due {
 
 /// Why an authority is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum ExpiryReason {
     /// It expires within so many days, as `caRotationDays` says.
     Days(u32),
     /// A leaf is renewed soon and would outlive it.
@@ -43,15 +43,15 @@ pub enum Why {
     Year,
 }
 
-impl fmt::Display for Due {
+impl fmt::Display for ExpiringAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the authority {} ends {}", self.name, self.ends)?;
         match self.why {
-            Why::Days(days) => write!(f, ", within caRotationDays ({days} days)")?,
-            Why::Leaves => {
+            ExpiryReason::Days(days) => write!(f, ", within caRotationDays ({days} days)")?,
+            ExpiryReason::Leaves => {
                 f.write_str(", and certificates that it signs are renewed soon and would outlive it")?
             }
-            Why::Year => f.write_str(", within a year")?,
+            ExpiryReason::Year => f.write_str(", within a year")?,
         }
         match (self.under_way, self.ours, self.start) {
             (true, ..) => f.write_str("; its rotation is under way"),
@@ -66,25 +66,37 @@ impl fmt::Display for Due {
 
 /// The authorities that should be rotated now or within a year. None is rotated automatically unless `caRotationDays` is set.
 #[must_use]
-pub fn due(manifest: &Manifest, policy: &Certificates, now: Timestamp) -> Vec<Due> {
-    ROTATABLE.into_iter().filter_map(|name| one(manifest, policy, name, now)).collect()
+pub fn due(manifest: &Manifest, policy: &Certificates, now: Timestamp) -> Vec<ExpiringAuthority> {
+    ROTATABLE.into_iter().filter_map(|name| expiring_authority(manifest, policy, name, now)).collect()
 }
 
-fn one(manifest: &Manifest, policy: &Certificates, name: &str, now: Timestamp) -> Option<Due> {
+fn expiring_authority(
+    manifest: &Manifest,
+    policy: &Certificates,
+    name: &str,
+    now: Timestamp,
+) -> Option<ExpiringAuthority> {
     let entry = manifest.assets.get(name)?;
     let ends = entry.certificate.as_ref()?.not_after;
     let within = |days: u32| ends.as_second() - now.as_second() <= i64::from(days) * DAY;
     let days = policy.ca_rotation_days.filter(|days| within(*days));
     let why = match days {
-        Some(days) => Why::Days(days),
-        None if leaves_outlive(manifest, policy, name, ends, now) => Why::Leaves,
-        None if ends.duration_since(now) <= SPOKEN_OF => Why::Year,
+        Some(days) => ExpiryReason::Days(days),
+        None if leaves_outlive(manifest, policy, name, ends, now) => ExpiryReason::Leaves,
+        None if ends.duration_since(now) <= SPOKEN_OF => ExpiryReason::Year,
         None => return None,
     };
     let under_way = manifest.rotations.get(name).is_some_and(|one| one.stage != Stage::Drop);
     let ours = entry.origin == Origin::Generated;
-    let wanted = policy.ca_rotation_days.is_some() && why != Why::Year;
-    Some(Due { name: name.to_owned(), ends, why, start: wanted && ours && !under_way, ours, under_way })
+    let wanted = policy.ca_rotation_days.is_some() && why != ExpiryReason::Year;
+    Some(ExpiringAuthority {
+        name: name.to_owned(),
+        ends,
+        why,
+        start: wanted && ours && !under_way,
+        ours,
+        under_way,
+    })
 }
 
 /// Whether one of its leaves is renewed before a rotation could be complete, and would then outlive it.

@@ -60,7 +60,7 @@ pub struct UnreadableReport {
 
 /// What is known of the nodes of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct KnownNodes {
     /// The last reports, by role and machine. Machines that no longer exist may be among them.
     pub nodes: BTreeMap<Role, BTreeMap<String, NodeReport>>,
     /// The last reports that cannot be read, by role and machine. A node can write anything in place of its report, so such a machine may have
@@ -179,7 +179,13 @@ impl fmt::Display for Wait {
 
 /// The next step of the rotation of `name`. `None`: it is not being rotated.
 #[must_use]
-pub fn next(cluster: &Cluster, manifest: &Manifest, name: &str, seen: &Seen, now: Timestamp) -> Option<Next> {
+pub fn next(
+    cluster: &Cluster,
+    manifest: &Manifest,
+    name: &str,
+    seen: &KnownNodes,
+    now: Timestamp,
+) -> Option<Next> {
     let rotation = manifest.rotations.get(name)?;
     let waits = if seen.vouched { Vec::new() } else { closed(cluster, manifest, name, rotation, seen) };
     if !waits.is_empty() {
@@ -264,7 +270,13 @@ fn duration(text: &str) -> Option<SignedDuration> {
 }
 
 /// All reasons why the gate is closed; empty: it is open.
-fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotation, seen: &Seen) -> Vec<Wait> {
+fn closed(
+    cluster: &Cluster,
+    manifest: &Manifest,
+    name: &str,
+    rotation: &Rotation,
+    seen: &KnownNodes,
+) -> Vec<Wait> {
     let mut waits = Vec::new();
     let current: BTreeSet<&str> = manifest.assets.values().map(|entry| entry.fingerprint.as_str()).collect();
     for role in reached(cluster, name) {
@@ -284,11 +296,11 @@ fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotatio
         match keeps_up(manifest, role, name, rotation) {
             KeepsUp::Always => {}
             KeepsUp::With(digests) => {
-                let behind = machines(cluster, rotation, seen, role, &digests, &current);
-                if !behind.is_empty() || !boots.is_subset(&digests) {
+                let waiting_machines = machines(cluster, rotation, seen, role, &digests, &current);
+                if !waiting_machines.is_empty() || !boots.is_subset(&digests) {
                     waits.push(Wait::StillDeployed(role.clone()));
                 }
-                waits.extend(behind);
+                waits.extend(waiting_machines);
             }
             KeepsUp::Never => waits.push(Wait::StillDeployed(role.clone())),
         }
@@ -300,7 +312,7 @@ fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotatio
 fn machines(
     cluster: &Cluster,
     rotation: &Rotation,
-    seen: &Seen,
+    seen: &KnownNodes,
     role: &Role,
     digests: &BTreeSet<String>,
     current: &BTreeSet<&str>,

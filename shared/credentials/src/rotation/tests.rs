@@ -110,7 +110,7 @@ impl Vault {
     }
 
     /// What is next, done; the roles whose bundle changed.
-    fn step(&mut self, name: &str, seen: &Seen) -> (Next, BTreeSet<Role>) {
+    fn step(&mut self, name: &str, seen: &KnownNodes) -> (Next, BTreeSet<Role>) {
         let next = next(&self.cluster, &self.manifest, name, seen, self.now).unwrap();
         let mut changed = BTreeSet::new();
         if step(&mut self.manifest, name, &next, self.now) && matches!(next, Next::Issue | Next::Drop) {
@@ -131,8 +131,8 @@ impl Vault {
     }
 
     /// Every node that there is has what the inventory has.
-    fn all(&self) -> Seen {
-        let mut seen = Seen::default();
+    fn all(&self) -> KnownNodes {
+        let mut seen = KnownNodes::default();
         for role in policy::roles(&self.cluster) {
             let count = match &role {
                 Role::Controller => self.cluster.controller.count,
@@ -270,13 +270,13 @@ fn the_gate_is_closed_until_every_node_is_heard_of_and_says_who_is_missing() {
     let mut vault = Vault::new();
     let before = vault.all();
     vault.begin(CA).unwrap();
-    let told = |vault: &Vault, seen: &Seen| {
+    let told = |vault: &Vault, seen: &KnownNodes| {
         let Some(Next::Wait(waits)) = next(&vault.cluster, &vault.manifest, CA, seen, vault.now) else {
             panic!("it is open")
         };
         waits.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let nobody = told(&vault, &Seen::default());
+    let nobody = told(&vault, &KnownNodes::default());
     assert_eq!(nobody.len(), 5, "{nobody:#?}");
     assert!(nobody.contains(&"controller is in the spec and stands nowhere yet: roll it out".to_owned()));
     // Nothing was rolled out.
@@ -327,7 +327,7 @@ fn the_gate_is_closed_until_every_node_is_heard_of_and_says_who_is_missing() {
     one.machines.get_mut(&general).unwrap().pop_last();
     let gone = next(&vault.cluster, &vault.manifest, CA, &one, vault.now);
     assert_eq!(gone, Some(Next::Issue), "the machine is gone");
-    let vouched = Seen { vouched: true, ..Seen::default() };
+    let vouched = KnownNodes { vouched: true, ..KnownNodes::default() };
     assert_eq!(next(&vault.cluster, &vault.manifest, CA, &vouched, vault.now), Some(Next::Issue));
     assert_eq!(next(&vault.cluster, &vault.manifest, ETCD_CA, &all, vault.now), None);
 }
@@ -503,7 +503,7 @@ fn an_authority_is_due_by_the_spec_or_when_leaves_would_outlive_it() {
     renewed(&mut vault, ends - days(370));
     assert_eq!(due(&vault.manifest, &policy, ends - days(366)), []);
     let told = due(&vault.manifest, &policy, ends - days(365));
-    assert!(told.iter().all(|due| due.why == Why::Year && !due.start && due.ours), "{told:?}");
+    assert!(told.iter().all(|due| due.why == ExpiryReason::Year && !due.start && due.ours), "{told:?}");
     assert!(told[0].to_string().ends_with("within a year; rotate it: `slipway rotate-ca ca`"), "{}", told[0]);
     // Soon they are renewed, and would outlive it. kubelet-ca signs none that the inventory has.
     policy.rollout_before_expiry = Some(RolloutBeforeExpiry {
@@ -516,10 +516,10 @@ fn an_authority_is_due_by_the_spec_or_when_leaves_would_outlive_it() {
     assert_eq!(
         why,
         [
-            (CA, Why::Leaves, false),
-            (KUBELET_CA, Why::Year, false),
-            (ETCD_CA, Why::Leaves, false),
-            (FRONT_PROXY_CA, Why::Leaves, false)
+            (CA, ExpiryReason::Leaves, false),
+            (KUBELET_CA, ExpiryReason::Year, false),
+            (ETCD_CA, ExpiryReason::Leaves, false),
+            (FRONT_PROXY_CA, ExpiryReason::Leaves, false)
         ]
     );
     policy.ca_rotation_days = Some(90);

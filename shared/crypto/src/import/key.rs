@@ -144,12 +144,12 @@ fn pkcs8(der: &[u8], passphrase: Option<&Secret>) -> Result<Zeroizing<Vec<u8>>, 
 
 /// `DEK-Info: AES-256-CBC,0123…`, as OpenSSL's PEM_do_header reads it.
 fn old_openssl(headers: &str, body: &[u8], passphrase: Option<&Secret>) -> Result<Zeroizing<Vec<u8>>, Flaw> {
-    let again = format!("encrypt it anew: `{ENCRYPT}`");
+    let help = format!("encrypt it anew: `{ENCRYPT}`");
     let info = headers.lines().find_map(|line| line.trim().strip_prefix("DEK-Info:"));
     let (cipher, salt) = info
         .and_then(|info| info.trim().split_once(','))
-        .ok_or_else(|| flaw("its headers do not say how it is encrypted (DEK-Info)", again.clone()))?;
-    let salt = from_hex(salt.trim()).ok_or_else(|| flaw("its DEK-Info is damaged", again.clone()))?;
+        .ok_or_else(|| flaw("its headers do not say how it is encrypted (DEK-Info)", help.clone()))?;
+    let salt = from_hex(salt.trim()).ok_or_else(|| flaw("its DEK-Info is damaged", help.clone()))?;
     let (key_len, block_len) = match cipher {
         "AES-128-CBC" => (16, 16),
         "AES-192-CBC" => (24, 16),
@@ -157,11 +157,11 @@ fn old_openssl(headers: &str, body: &[u8], passphrase: Option<&Secret>) -> Resul
         "DES-EDE3-CBC" => (24, 8),
         _ => {
             let message = "it is encrypted by a cipher other than AES-CBC and triple DES (DEK-Info)";
-            return Err(flaw(message, again));
+            return Err(flaw(message, help));
         }
     };
     if salt.len() != block_len {
-        return Err(flaw("its DEK-Info is damaged", again));
+        return Err(flaw("its DEK-Info is damaged", help));
     }
     let passphrase = passphrase.ok_or_else(no_passphrase)?;
     let key = derive(passphrase.expose(), &salt[..8], key_len);

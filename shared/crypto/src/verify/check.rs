@@ -8,13 +8,13 @@ use super::files::Certificate;
 use super::layout::{Expected, Need};
 
 /// All problems of one certificate. Its path says what it is for. Its dates are checked against a time and a number of days ahead.
-pub(super) fn one(
+pub(super) fn check_certificate(
     certificate: &Certificate,
     expected: Option<&Expected>,
     at: Option<(Timestamp, u32)>,
     findings: &mut Vec<Finding>,
 ) {
-    let mut found = Found { at: || certificate.at(), findings };
+    let mut found = CertificateFindings { at: || certificate.at(), findings };
     dates(&certificate.facts, at, &mut found);
     strength(&certificate.facts, &mut found);
     shape(&certificate.facts, &mut found);
@@ -26,12 +26,12 @@ pub(super) fn one(
     }
 }
 
-struct Found<'f, F> {
+struct CertificateFindings<'f, F> {
     at: F,
     findings: &'f mut Vec<Finding>,
 }
 
-impl<F: Fn() -> String> Found<'_, F> {
+impl<F: Fn() -> String> CertificateFindings<'_, F> {
     fn error(&mut self, code: &'static str, message: impl Into<String>, help: impl Into<String>) {
         self.findings.push(Finding::new(&(self.at)(), code, message.into(), help.into()));
     }
@@ -45,7 +45,11 @@ fn days(count: i64) -> String {
     format!("{count} day{}", if count == 1 { "" } else { "s" })
 }
 
-fn dates(facts: &Facts, at: Option<(Timestamp, u32)>, found: &mut Found<'_, impl Fn() -> String>) {
+fn dates(
+    facts: &Facts,
+    at: Option<(Timestamp, u32)>,
+    found: &mut CertificateFindings<'_, impl Fn() -> String>,
+) {
     if facts.not_after < facts.not_before {
         found.error("dates", "it ends before it begins", "issue it anew");
         return;
@@ -68,7 +72,7 @@ fn dates(facts: &Facts, at: Option<(Timestamp, u32)>, found: &mut Found<'_, impl
     }
 }
 
-fn strength(facts: &Facts, found: &mut Found<'_, impl Fn() -> String>) {
+fn strength(facts: &Facts, found: &mut CertificateFindings<'_, impl Fn() -> String>) {
     if let Some(weakness) = facts.key.weakness() {
         found.error("weak-key", weakness, "issue it anew with another key");
     }
@@ -82,7 +86,7 @@ fn strength(facts: &Facts, found: &mut Found<'_, impl Fn() -> String>) {
 }
 
 /// The rules of RFC 5280 for any certificate.
-fn shape(facts: &Facts, found: &mut Found<'_, impl Fn() -> String>) {
+fn shape(facts: &Facts, found: &mut CertificateFindings<'_, impl Fn() -> String>) {
     if let Some(fault) = facts.serial_fault {
         let message = format!("its serial number {fault} (RFC 5280, 4.1.2.2)");
         found.warning("serial", message, "issue it anew with a random serial number");
@@ -109,7 +113,7 @@ fn shape(facts: &Facts, found: &mut Found<'_, impl Fn() -> String>) {
     }
 }
 
-fn purpose(facts: &Facts, expected: &Expected, found: &mut Found<'_, impl Fn() -> String>) {
+fn purpose(facts: &Facts, expected: &Expected, found: &mut CertificateFindings<'_, impl Fn() -> String>) {
     if expected.authority {
         if !facts.authority {
             let message = format!("its place is an authority's, and {} is none (CA:FALSE)", facts.subject);
@@ -171,7 +175,7 @@ fn serves(facts: &Facts) -> bool {
     facts.extended.is_some_and(|usage| usage.server)
 }
 
-fn nameless(facts: &Facts, found: &mut Found<'_, impl Fn() -> String>) -> bool {
+fn nameless(facts: &Facts, found: &mut CertificateFindings<'_, impl Fn() -> String>) -> bool {
     let none = facts.sans.is_empty();
     if none {
         let message = "it serves, and has no subject alternative name: no client of today reads the CN";
@@ -180,7 +184,7 @@ fn nameless(facts: &Facts, found: &mut Found<'_, impl Fn() -> String>) -> bool {
     none
 }
 
-fn names(facts: &Facts, expected: &Expected, found: &mut Found<'_, impl Fn() -> String>) {
+fn names(facts: &Facts, expected: &Expected, found: &mut CertificateFindings<'_, impl Fn() -> String>) {
     if expected.authority {
         return;
     }

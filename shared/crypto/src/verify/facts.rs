@@ -82,10 +82,10 @@ impl KeyType {
     pub(super) fn weakness(&self) -> Option<String> {
         match self {
             Self::Rsa(bits) if *bits < 2048 => {
-                Some(format!("an RSA key of {bits} bits can be broken: 2048 are the least"))
+                Some(format!("an RSA key of {bits} bits is too short: at least 2048 bits are required"))
             }
             Self::Other(what) => {
-                Some(format!("its key ({what}) is none that Go's TLS takes: ECDSA, RSA or Ed25519"))
+                Some(format!("Go's TLS does not accept its key ({what}): use ECDSA, RSA or Ed25519"))
             }
             Self::Rsa(_) | Self::Ecdsa(_) | Self::Ed25519 => None,
         }

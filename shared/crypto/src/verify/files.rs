@@ -17,7 +17,7 @@ pub struct File {
     /// Its path below the folder that was asked for, with `/`.
     pub path: String,
     /// The content.
-    pub found: Found,
+    pub found: FileContent,
     /// Its permissions, as `chmod` writes them.
     pub mode: u32,
     /// Whether it is a link. The file that it leads to is not a copy.
@@ -26,11 +26,11 @@ pub struct File {
 
 /// The content of a [`File`].
 #[derive(Debug)]
-pub enum Found {
+pub enum FileContent {
     /// The bytes, which may be a private key.
     Bytes(Secret),
     /// The reason why the file could not be read.
-    Not(String),
+    Unreadable(String),
 }
 
 /// A certificate and its file.
@@ -75,7 +75,7 @@ pub struct KeyFile {
 
 /// A file without a certificate or key.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Other {
+pub struct OtherFile {
     /// The file.
     pub file: String,
     /// What the file seems to be.
@@ -89,7 +89,7 @@ pub struct Other {
 pub(super) struct Sorted {
     pub(super) certificates: Vec<Certificate>,
     pub(super) keys: Vec<KeyFile>,
-    pub(super) others: Vec<Other>,
+    pub(super) others: Vec<OtherFile>,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -109,8 +109,8 @@ impl Sorted {
     pub(super) fn take(&mut self, file: &File) {
         let path = clean(&file.path);
         let bytes = match &file.found {
-            Found::Bytes(bytes) => bytes,
-            Found::Not(why) => {
+            FileContent::Bytes(bytes) => bytes,
+            FileContent::Unreadable(why) => {
                 self.find(
                     &path,
                     "unreadable",
@@ -134,7 +134,7 @@ impl Sorted {
             return;
         };
         let blocks = blocks(text);
-        let mut taken = Taken::default();
+        let mut taken = FileSummary::default();
         let several = blocks.iter().filter(|block| block.label == "CERTIFICATE").count() > 1;
         for block in &blocks {
             self.block(file, &path, &name_of(&path), block, several, &mut taken);
@@ -149,7 +149,7 @@ impl Sorted {
         if taken.anything {
             return;
         }
-        match (pem_expected, known(&path)) {
+        match (pem_expected, known_file_kind(&path)) {
             (_, Some(what)) => self.other(path, what, true),
             (true, None) => {
                 let problem = "it holds neither a certificate nor a key in PEM";
@@ -170,7 +170,7 @@ impl Sorted {
                 self.find(&path, "damaged", problem, "bring the file back, or delete it");
             }
             Err(_) => {
-                let known = known(&path);
+                let known = known_file_kind(&path);
                 self.other(path, known.unwrap_or("binary, and no certificate"), known.is_some());
             }
         }
@@ -183,7 +183,7 @@ impl Sorted {
         name: &str,
         block: &Block<'_>,
         several: bool,
-        taken: &mut Taken,
+        taken: &mut FileSummary,
     ) {
         let damaged = |problem: String| format!("its block {} is damaged: {problem}", clean(block.label));
         match block.label {
@@ -252,7 +252,14 @@ impl Sorted {
         }
     }
 
-    fn key(&mut self, file: &File, path: &str, name: &str, spki_sha256: Option<String>, taken: &mut Taken) {
+    fn key(
+        &mut self,
+        file: &File,
+        path: &str,
+        name: &str,
+        spki_sha256: Option<String>,
+        taken: &mut FileSummary,
+    ) {
         (taken.anything, taken.private) = (true, true);
         self.keys.push(KeyFile {
             file: path.to_owned(),
@@ -265,7 +272,7 @@ impl Sorted {
 
     /// The certificates and keys in base64 in a kubeconfig. They are read line by line, because every tool writes one key of the mapping
     /// per line.
-    fn kubeconfig(&mut self, file: &File, path: &str, text: &str, taken: &mut Taken) {
+    fn kubeconfig(&mut self, file: &File, path: &str, text: &str, taken: &mut FileSummary) {
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else { continue };
             let part = match key.trim().trim_start_matches("- ").trim_matches('"') {
@@ -304,13 +311,13 @@ impl Sorted {
     }
 
     fn other(&mut self, file: String, what: &str, known: bool) {
-        self.others.push(Other { file, what: what.to_owned(), known });
+        self.others.push(OtherFile { file, what: what.to_owned(), known });
     }
 }
 
 /// The content of one file.
 #[derive(Default)]
-struct Taken {
+struct FileSummary {
     anything: bool,
     private: bool,
     certificates: usize,
@@ -350,7 +357,7 @@ pub(super) fn sealed(path: &str) -> bool {
 }
 
 /// Known files without certificates that are often beside certificates, by name.
-fn known(path: &str) -> Option<&'static str> {
+fn known_file_kind(path: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     if sealed(path) {
         return Some("sealed: opened by whoever holds its KMS key or local.key alone");

@@ -7,7 +7,7 @@ use slipway_core::digest::sha256_hex;
 use slipway_core::page::clean;
 use slipway_credentials::{AssetKind, Manifest, manifest};
 
-use super::files::{Certificate, File, Found, KeyFile, Other, sealed};
+use super::files::{Certificate, File, FileContent, KeyFile, OtherFile, sealed};
 use super::{Finding, layout};
 use crate::seal;
 
@@ -28,7 +28,7 @@ impl Stored {
         for file in files {
             let path = clean(&file.path);
             stored.paths.insert(path.clone());
-            let Found::Bytes(bytes) = &file.found else { continue };
+            let FileContent::Bytes(bytes) = &file.found else { continue };
             if path.ends_with(".chain.pem") {
                 stored.chains.insert(path, sha256_hex(bytes.expose()));
             } else if sealed(&path)
@@ -142,8 +142,8 @@ fn is_ours(path: &str) -> bool {
 }
 
 /// Certificates of Slipway's folder that are not in use any more, or that the inventory does not know. They are listed, but not checked.
-pub(super) fn beside(manifest: &Manifest, certificates: &[Certificate]) -> Vec<Other> {
-    let mut found: Vec<Other> = Vec::new();
+pub(super) fn beside(manifest: &Manifest, certificates: &[Certificate]) -> Vec<OtherFile> {
+    let mut found: Vec<OtherFile> = Vec::new();
     for certificate in certificates {
         let (what, known) = match layout::entry(manifest, certificate) {
             None => ("a certificate that the inventory does not know".to_owned(), false),
@@ -160,7 +160,7 @@ pub(super) fn beside(manifest: &Manifest, certificates: &[Certificate]) -> Vec<O
             }
         };
         if !found.iter().any(|other| other.file == certificate.file) {
-            found.push(Other { file: certificate.file.clone(), what, known });
+            found.push(OtherFile { file: certificate.file.clone(), what, known });
         }
     }
     found

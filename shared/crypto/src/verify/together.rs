@@ -196,7 +196,7 @@ pub(super) fn keys(
             }
         }
         let wanted = expectations.expected_for(certificate).is_some_and(|expected| expected.with_key);
-        let sealed = |other: &&super::Other| {
+        let sealed = |other: &&super::OtherFile| {
             other.known && other.file.starts_with(&format!("{}-key.", certificate.name))
         };
         if wanted

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use slipway_core::cluster::Cluster;
 use slipway_crypto::AwsLc;
 use slipway_crypto::testing::Own;
-use slipway_flows::credentials::{self, Credentials, Given, Known};
+use slipway_flows::credentials::{self, Constraints, Credentials, NodeBundles};
 use slipway_flows::error::FlowResult;
 use slipway_flows::imports;
 use slipway_sim::memory::{MemoryBucket, MemoryParameters};
@@ -45,7 +45,7 @@ pub(crate) async fn render(
     if !found.is_empty() {
         return Err(found.into_iter().map(|one| format!("{}: {}", one.code, one.message)).collect());
     }
-    let given = Given { known: &Known::new(), imported: &imported };
+    let given = Constraints { known: &NodeBundles::new(), imported: &imported };
     Ok(credentials::ensure_with(&world.bucket, &world.kms, &AwsLc, cluster, &given, now).await)
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use slipway_core::cluster::{Cluster, EtcdMember, KeyAlgorithm};
 use slipway_credentials::{AssetKind, manifest, policy};
 use slipway_crypto::AwsLc;
-use slipway_ports::{Crypto as _, Made, Signer};
+use slipway_ports::{Crypto as _, NewAsset, Signer};
 
 pub(crate) fn cluster() -> Cluster {
     slipway_spec::parse(include_bytes!("../../../credentials/src/testdata/cluster.yaml"), None)
@@ -19,13 +19,13 @@ pub(crate) fn now() -> Timestamp {
 }
 
 /// Every asset of the cluster, issued as policy says.
-pub(crate) fn issue_all(cluster: &Cluster) -> BTreeMap<String, Made> {
+pub(crate) fn issue_all(cluster: &Cluster) -> BTreeMap<String, NewAsset> {
     issue_all_at(cluster, now())
 }
 
 /// Every asset of the cluster, issued as policy says, at that moment.
-pub(crate) fn issue_all_at(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, Made> {
-    let mut made: BTreeMap<String, Made> = BTreeMap::new();
+pub(crate) fn issue_all_at(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, NewAsset> {
+    let mut made: BTreeMap<String, NewAsset> = BTreeMap::new();
     for asset in policy::assets(cluster) {
         let new = match manifest::profile(&asset) {
             None => AwsLc.make(&asset.kind).unwrap(),
@@ -39,7 +39,7 @@ pub(crate) fn issue_all_at(cluster: &Cluster, at: Timestamp) -> BTreeMap<String,
     made
 }
 
-pub(crate) fn signer(made: &Made) -> Signer {
+pub(crate) fn signer(made: &NewAsset) -> Signer {
     Signer { certificate: made.public.clone().unwrap(), key: made.private.clone() }
 }
 
@@ -74,10 +74,10 @@ pub(crate) fn with_members(count: u32) -> Cluster {
 
 /// Every certificate of the cluster with key types that are slow to generate: one key for all authorities and one for all leaves, which no
 /// real cluster has.
-pub(crate) fn certify_all(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, Made> {
+pub(crate) fn certify_all(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, NewAsset> {
     let authority = AwsLc.issue(&profile(cluster, "ca"), None, at).unwrap();
     let leaf = AwsLc.issue(&profile(cluster, "admin"), Some(&signer(&authority)), at).unwrap();
-    let mut made: BTreeMap<String, Made> = BTreeMap::new();
+    let mut made: BTreeMap<String, NewAsset> = BTreeMap::new();
     for asset in policy::assets(cluster) {
         let Some(profile) = manifest::profile(&asset) else { continue };
         let key = if profile.authority { &authority.private } else { &leaf.private };

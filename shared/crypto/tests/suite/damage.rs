@@ -8,7 +8,7 @@ use slipway_core::keys;
 use slipway_core::role::Role;
 use slipway_credentials::{Manifest, policy};
 use slipway_crypto::AwsLc;
-use slipway_flows::credentials::{self, Credentials, Known};
+use slipway_flows::credentials::{self, Credentials, NodeBundles};
 use slipway_flows::error::{FlowError, FlowResult};
 use slipway_ports::{Crypto as _, ErrorKind};
 use slipway_sim::memory::{Fault, OWN_KEY};
@@ -262,10 +262,10 @@ async fn p1_an_inventory_that_is_lost_or_older_than_what_runs_is_refused() {
     let first = ensure(&world, &cluster).await.unwrap();
     let old = world.bucket.peek(MANIFEST).unwrap();
     let second = ensure(&world, &with_san(&cluster)).await.unwrap();
-    let known = |end: &Credentials| -> Known {
+    let known = |end: &Credentials| -> NodeBundles {
         end.digests.iter().map(|(role, digest)| (role.clone(), [digest.clone()].into())).collect()
     };
-    let run = async |known: &Known| {
+    let run = async |known: &NodeBundles| {
         credentials::ensure_for(&world.bucket, &world.kms, &AwsLc, &with_san(&cluster), known, now()).await
     };
     // The earlier, the present, and both during a change: all digests are known.
@@ -301,7 +301,7 @@ async fn p1_an_inventory_that_is_lost_or_older_than_what_runs_is_refused() {
     assert!(help.contains("restore its last version"), "{help}");
     // A plan that was never begun is enough.
     world.bucket.upload(&keys::desired("prod"), "{}");
-    assert_eq!(corrupt(run(&Known::new()).await).0, MANIFEST);
+    assert_eq!(corrupt(run(&NodeBundles::new()).await).0, MANIFEST);
     assert_eq!(world.bucket.writes(), writes + 1);
     world.bucket.upload(MANIFEST, good);
     assert_eq!(run(&known(&second)).await.unwrap().digests, second.digests);

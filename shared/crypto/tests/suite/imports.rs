@@ -9,7 +9,7 @@ use slipway_core::role::Role;
 use slipway_credentials::{Origin, policy};
 use slipway_crypto::AwsLc;
 use slipway_crypto::testing::{Own, brought, provided};
-use slipway_flows::credentials::{self, Given, Known};
+use slipway_flows::credentials::{self, Constraints, NodeBundles};
 use slipway_flows::imports;
 use slipway_ports::{Crypto as _, Secret};
 use slipway_sim::memory::{MemoryBucket, MemoryParameters};
@@ -118,7 +118,7 @@ async fn another_authority_for_a_cluster_that_has_one_is_a_rotation_and_refused(
         &world.kms,
         &AwsLc,
         &imported,
-        &Given { known: &Known::new(), imported: &read },
+        &Constraints { known: &NodeBundles::new(), imported: &read },
         Timestamp::now(),
     )
     .await

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use jiff::Timestamp;
 use slipway_core::cluster::Cluster;
 use slipway_credentials::{manifest, policy};
-use slipway_ports::Made;
+use slipway_ports::NewAsset;
 
 use crate::common::{ALGORITHMS, certify_all, cluster, issue_all_at, with_members};
 
@@ -20,7 +20,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn new(name: String, cluster: Cluster, made: BTreeMap<String, Made>) -> Self {
+    fn new(name: String, cluster: Cluster, made: BTreeMap<String, NewAsset>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (name, made) in made {
             if let Some(pem) = made.public.filter(|pem| pem.contains("CERTIFICATE")) {

@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use slipway_core::cluster::{Cluster, EtcdMember, KeyAlgorithm};
 use slipway_credentials::{CertificateProfile, manifest, policy};
 use slipway_crypto::AwsLc;
-use slipway_ports::{Crypto as _, Made};
+use slipway_ports::{Crypto as _, NewAsset};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
 use crate::common::{cluster, issue_all, now, profile, signer};
 
 /// Compares the certificate in `pem` with its profile.
-fn holds(name: &str, profile: &CertificateProfile, made: &Made, issuer: Option<&Made>) {
-    let der = |made: &Made| {
+fn holds(name: &str, profile: &CertificateProfile, made: &NewAsset, issuer: Option<&NewAsset>) {
+    let der = |made: &NewAsset| {
         let body: String =
             made.public.as_ref().unwrap().lines().filter(|line| !line.starts_with('-')).collect();
         base64::Engine::decode(&base64::engine::general_purpose::STANDARD, body).unwrap()
@@ -110,7 +110,7 @@ fn the_whole_table_by_two_keys(algorithm: KeyAlgorithm) {
     cluster.certificates.key_algorithm = algorithm;
     let authority = AwsLc.issue(&profile(&cluster, "ca"), None, now()).unwrap();
     let leaf = AwsLc.issue(&profile(&cluster, "admin"), Some(&signer(&authority)), now()).unwrap();
-    let mut made: BTreeMap<String, Made> = BTreeMap::new();
+    let mut made: BTreeMap<String, NewAsset> = BTreeMap::new();
     for asset in policy::assets(&cluster) {
         let Some(profile) = manifest::profile(&asset) else { continue };
         let key = if profile.authority { &authority.private } else { &leaf.private };
@@ -143,7 +143,7 @@ fn what_a_key_is_for_follows_the_key_that_there_is() {
     let old = AwsLc.issue(&asked, Some(&authority), now()).unwrap();
     let renewed = CertificateProfile { algorithm: KeyAlgorithm::EcdsaP256, ..asked.clone() };
     let again = AwsLc.certify(&renewed, &old.private, Some(&authority), now()).unwrap();
-    let above = Made { private: authority.key.clone(), public: Some(authority.certificate.clone()) };
+    let above = NewAsset { private: authority.key.clone(), public: Some(authority.certificate.clone()) };
     holds("apiserver", &asked, &again, Some(&above));
     assert_ne!(old.public, again.public);
     let broken = slipway_ports::Secret::new(b"no key".to_vec());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use slipway_ports::Made;
+use slipway_ports::NewAsset;
 
 /// Runs the linter on `files`. Returns whether they are clean, and the output.
 fn lint(files: &[impl AsRef<std::ffi::OsStr>]) -> (bool, String) {
@@ -23,7 +23,7 @@ fn lint(files: &[impl AsRef<std::ffi::OsStr>]) -> (bool, String) {
 fn every_certificate_of_every_layout_is_lint_clean_and_the_linter_sees_a_bad_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut files = vec![];
-    let mut layouts: Vec<(String, BTreeMap<String, Made>)> = Vec::new();
+    let mut layouts: Vec<(String, BTreeMap<String, NewAsset>)> = Vec::new();
     for members in [1, 3, 5] {
         layouts.push((format!("{members}"), crate::common::issue_all(&crate::common::with_members(members))));
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use slipway_core::cluster::KeyAlgorithm;
 use slipway_credentials::{AssetKind, CertificateProfile, manifest, policy};
 use slipway_crypto::AwsLc;
-use slipway_ports::{Crypto as _, Made};
+use slipway_ports::{Crypto as _, NewAsset};
 
 use crate::common::{ALGORITHMS, cluster, issue_all, now, profile, signer};
 
@@ -26,7 +26,7 @@ fn ok(dir: &Path, arguments: &[&str]) -> String {
     text
 }
 
-fn write(dir: &Path, name: &str, made: &Made) {
+fn write(dir: &Path, name: &str, made: &NewAsset) {
     if let Some(public) = &made.public {
         std::fs::write(dir.join(format!("{name}.pem")), public).unwrap();
     }

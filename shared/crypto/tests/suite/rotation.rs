@@ -11,23 +11,23 @@ use slipway_core::keys;
 use slipway_core::release::Site;
 use slipway_core::role::{CA, ETCD_CA, FRONT_PROXY_CA, KUBELET_CA, ROTATABLE, Role, SERVICE_ACCOUNT};
 use slipway_credentials::gc::{self, Referred, Stored};
-use slipway_credentials::rotation::{Seen, Stage};
+use slipway_credentials::rotation::{KnownNodes, Stage};
 use slipway_credentials::{CertificateProfile, Manifest, policy};
 use slipway_crypto::AwsLc;
-use slipway_crypto::verify::{self, File, Found};
+use slipway_crypto::verify::{self, File, FileContent};
 use slipway_flows::credentials::rotation::{self, Did, Request, Rotated};
 use slipway_flows::credentials::{self, Credentials};
 use slipway_flows::error::FlowResult;
 use slipway_flows::issuer;
-use slipway_ports::{Crypto as _, Keys as _, Made, Secret};
+use slipway_ports::{Crypto as _, Keys as _, NewAsset, Secret};
 
 use crate::common::{cluster, now, signer};
 use crate::flow::{MANIFEST, bundle, changed, ensure, forget_calls, stored};
 use crate::world::World;
 
 /// A person confirms that every node has the stored credentials.
-fn vouched() -> Seen {
-    Seen { vouched: true, ..Seen::default() }
+fn vouched() -> KnownNodes {
+    KnownNodes { vouched: true, ..KnownNodes::default() }
 }
 
 async fn start(world: &World, cluster: &Cluster, name: &str) -> FlowResult<Rotated> {
@@ -92,7 +92,8 @@ fn kubelets(bundles: &Bundles) -> String {
         "kube-controller-manager accepts one certificate"
     );
     let key = file(bundles, &Role::Controller, "kubelet-ca-key.pem").unwrap();
-    let authority = Made { public: Some(authority.clone()), private: Secret::new(key.clone().into_bytes()) };
+    let authority =
+        NewAsset { public: Some(authority.clone()), private: Secret::new(key.clone().into_bytes()) };
     let profile = CertificateProfile {
         issuer: Some(KUBELET_CA.to_owned()),
         authority: false,
@@ -360,7 +361,7 @@ async fn advancing_begins_what_the_spec_says_and_takes_each_further() {
     let world = World::new();
     let ends =
         ensure(&world, &cluster).await.unwrap().manifest.assets[CA].certificate.clone().unwrap().not_after;
-    let advance = async |cluster: &Cluster, seen: &Seen, at: Timestamp| {
+    let advance = async |cluster: &Cluster, seen: &KnownNodes, at: Timestamp| {
         rotation::advance(&world.bucket, &world.kms, &AwsLc, cluster, seen, at).await.unwrap()
     };
     let soon = ends - SignedDuration::from_hours(24 * 60);
@@ -372,7 +373,7 @@ async fn advancing_begins_what_the_spec_says_and_takes_each_further() {
     let all = [CA, KUBELET_CA, ETCD_CA, FRONT_PROXY_CA];
     assert_eq!(what, all.map(|name| (name, Did::Begun, true)));
     // No node has reported: nothing advances, and the result names the nodes that are waited for.
-    let waits = advance(&cluster, &Seen::default(), soon).await;
+    let waits = advance(&cluster, &KnownNodes::default(), soon).await;
     assert!(waits.iter().all(|one| one.did == Did::Waits && !one.waits.is_empty()), "{waits:#?}");
     assert_eq!(stored(&world), waits[3].manifest);
     let issue = advance(&cluster, &vouched(), soon).await;
@@ -481,7 +482,7 @@ async fn a_folder_in_the_middle_of_a_rotation_is_in_order() {
             let files = world.bucket.keys().into_iter().map(|key| {
                 let path = key.strip_prefix("clusters/prod/").unwrap().to_owned();
                 let bytes = Secret::new(world.bucket.peek(&key).unwrap());
-                File { path, mode: 0o600, found: Found::Bytes(bytes), link: false }
+                File { path, mode: 0o600, found: FileContent::Bytes(bytes), link: false }
             });
             let survey = verify::survey(&files.collect::<Vec<_>>());
             let findings = survey.verify(Some(&cluster), now(), 30);
@@ -504,7 +505,7 @@ async fn a_folder_in_the_middle_of_a_rotation_is_in_order() {
                 let files = files.into_iter().map(|(path, text)| File {
                     mode: 0o600,
                     path: path.trim_start_matches('/').to_owned(),
-                    found: Found::Bytes(Secret::new(text.into_bytes())),
+                    found: FileContent::Bytes(Secret::new(text.into_bytes())),
                     link: false,
                 });
                 let findings = verify::survey(&files.collect::<Vec<_>>()).verify(Some(&cluster), now(), 30);

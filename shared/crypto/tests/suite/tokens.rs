@@ -16,7 +16,7 @@ use slipway_core::cluster::KeyAlgorithm;
 use slipway_core::oidc::{self, VerificationKey};
 use slipway_credentials::AssetKind;
 use slipway_crypto::AwsLc;
-use slipway_ports::{Crypto as _, Made};
+use slipway_ports::{Crypto as _, NewAsset};
 
 use crate::common::ALGORITHMS;
 
@@ -25,7 +25,7 @@ const ISSUER: &str = "https://issuer.s3.eu-west-1.amazonaws.com/clusters/product
 /// A service account key, as Slipway makes it.
 struct Key {
     algorithm: KeyAlgorithm,
-    made: Made,
+    made: NewAsset,
 }
 
 impl Key {

@@ -10,12 +10,12 @@ use slipway_core::cluster::{Cluster, KeyAlgorithm};
 use slipway_core::role::Role;
 use slipway_credentials::{CertificateProfile, policy};
 use slipway_crypto::AwsLc;
-use slipway_crypto::verify::{File, Found, Layout, Survey, survey};
-use slipway_ports::{Crypto as _, Made, Secret};
+use slipway_crypto::verify::{File, FileContent, Layout, Survey, survey};
+use slipway_ports::{Crypto as _, NewAsset, Secret};
 
 use crate::common::{cluster, now, profile, signer};
 
-static ALL: LazyLock<BTreeMap<String, Made>> = LazyLock::new(|| crate::common::issue_all(&cluster()));
+static ALL: LazyLock<BTreeMap<String, NewAsset>> = LazyLock::new(|| crate::common::issue_all(&cluster()));
 
 /// The files of a folder, by path.
 type Files = BTreeMap<String, Vec<u8>>;
@@ -42,7 +42,7 @@ fn controller() -> Files {
     node(&cluster(), &Role::Controller)
 }
 
-fn put(files: &mut Files, name: &str, made: &Made) {
+fn put(files: &mut Files, name: &str, made: &NewAsset) {
     files.insert(format!("{name}.pem"), made.public.clone().unwrap().into_bytes());
     files.insert(format!("{name}-key.pem"), made.private.expose().to_vec());
 }
@@ -52,7 +52,7 @@ fn survey_of(files: &Files) -> Survey {
         .iter()
         .map(|(path, bytes)| File {
             path: path.clone(),
-            found: Found::Bytes(Secret::new(bytes.clone())),
+            found: FileContent::Bytes(Secret::new(bytes.clone())),
             mode: 0o600,
             link: false,
         })

@@ -13,7 +13,7 @@ use slipway_ports::{Condition, Context, Crypto, ErrorKind, Keys, Objects, Put, S
 use zeroize::Zeroizing;
 
 use super::vault::{Half, Vault, cannot_be_unwrapped};
-use super::{Healed, Known, refused};
+use super::{Healed, NodeBundles, refused};
 use crate::error::{FlowError, FlowResult};
 use crate::store::{AT_A_TIME, TRIES};
 
@@ -76,7 +76,7 @@ pub(super) async fn seal_earlier<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     manifest: &Manifest,
     before: &Manifest,
-    known: &Known,
+    known: &NodeBundles,
 ) -> FlowResult<()> {
     let mut earlier: BTreeSet<(Role, String)> =
         before.bundles.iter().map(|(role, bundle)| (role.clone(), bundle.digest.clone())).collect();
@@ -167,9 +167,9 @@ async fn seal_one<O: Objects, K: Keys, C: Crypto>(
     for _ in 0..TRIES {
         let (mut bytes, condition) = match vault.objects.get(&key).await? {
             Some(object) => match examine(vault, &context, &plaintext, &object.bytes).await? {
-                Found::Sealed => return Ok((done(object.etag), damaged)),
-                Found::UnderOthers => (object.bytes, Condition::Unchanged(object.etag)),
-                Found::Damaged(problem) => {
+                BundleState::Sealed => return Ok((done(object.etag), damaged)),
+                BundleState::UnderOthers => (object.bytes, Condition::Unchanged(object.etag)),
+                BundleState::Damaged(problem) => {
                     damaged = Some(Healed { key: key.clone(), problem });
                     (Vec::new(), Condition::Unchanged(object.etag))
                 }
@@ -212,7 +212,7 @@ fn refuse_silent_roll<O, K, C>(
 }
 
 /// The object found at the key of a bundle.
-enum Found {
+enum BundleState {
     /// The bundle, sealed under the wanted KMS key.
     Sealed,
     /// The bundle, sealed only under other KMS keys.
@@ -228,28 +228,30 @@ async fn examine<O: Objects, K: Keys, C: Crypto>(
     context: &Context,
     plaintext: &Secret,
     sealed: &[u8],
-) -> FlowResult<Found> {
+) -> FlowResult<BundleState> {
     let sealings = match vault.crypto.sealings(sealed) {
         Ok(sealings) => sealings,
-        Err(error) => return Ok(Found::Damaged(format!("is {}", error.message))),
+        Err(error) => return Ok(BundleState::Damaged(format!("is {}", error.message))),
     };
     for sealing in &sealings {
         let data_key = match vault.keys.unwrap(sealing.wrapped, context).await {
             Ok(data_key) => data_key,
             Err(error) if is_of_key(&error) && sealing.wrapped_by != vault.wanted => continue,
             Err(error) if error.kind == ErrorKind::Invalid => {
-                return Ok(Found::Damaged(cannot_be_unwrapped(&error)));
+                return Ok(BundleState::Damaged(cannot_be_unwrapped(&error)));
             }
             Err(error) => return Err(error.into()),
         };
         match vault.crypto.open(&data_key, context, sealing.bytes) {
             Ok(opened) if opened.expose() == plaintext.expose() => {}
-            Ok(_) => return Ok(Found::Damaged("holds other credentials than its name says".to_owned())),
-            Err(error) => return Ok(Found::Damaged(format!("cannot be opened: {}", error.message))),
+            Ok(_) => {
+                return Ok(BundleState::Damaged("holds other credentials than its name says".to_owned()));
+            }
+            Err(error) => return Ok(BundleState::Damaged(format!("cannot be opened: {}", error.message))),
         }
     }
     let wanted = sealings.iter().any(|sealing| sealing.wrapped_by == vault.wanted);
-    Ok(if wanted { Found::Sealed } else { Found::UnderOthers })
+    Ok(if wanted { BundleState::Sealed } else { BundleState::UnderOthers })
 }
 
 fn plaintext<O: Objects, K: Keys, C: Crypto>(

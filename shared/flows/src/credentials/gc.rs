@@ -126,10 +126,10 @@ pub async fn collect<A: Objects + Listing + Removal, F: Future<Output = FlowResu
             size: verdict.size,
         })
         .collect();
-    let again = gc::decide(&manifest, &as_if, &since, young, now);
+    let verdicts_now = gc::decide(&manifest, &as_if, &since, young, now);
     let mut gone = Vec::with_capacity(taken.len());
-    for ((verdict, bytes), again) in taken.into_iter().zip(again) {
-        if again.reason == Reason::Unused {
+    for ((verdict, bytes), verdict_now) in taken.into_iter().zip(verdicts_now) {
+        if verdict_now.reason == Reason::Unused {
             gone.push(verdict);
         } else {
             store::keep(assets, &key(cluster, &verdict.name), bytes).await?;

@@ -7,7 +7,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::keys;
 use slipway_core::role::Role;
 use slipway_credentials::{Asset, Manifest, manifest, policy};
-use slipway_ports::{Crypto, Keys, Made, Objects, PortResult, Signer};
+use slipway_ports::{Crypto, Keys, NewAsset, Objects, PortResult, Signer};
 
 use super::vault::{Half, Vault};
 use super::{Credentials, bundles, credentials, record, refuse_other_format, refused, set_roles};
@@ -134,7 +134,7 @@ fn issue<O: Objects, K: Keys, C: Crypto>(
     asset: &Asset,
     new_key: bool,
     now: Timestamp,
-) -> PortResult<Made> {
+) -> PortResult<NewAsset> {
     let profile = manifest::profile(asset).expect("what is renewed has a profile");
     let signer = issuer(asset).map(|issuer| Signer {
         certificate: vault.public(issuer).to_owned(),

@@ -14,7 +14,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::keys;
 use slipway_core::role::Role;
 use slipway_credentials::manifest::{self, PolicyError, Reason};
-use slipway_credentials::rotation::{self, Next, Rotation, Seen, Wait};
+use slipway_credentials::rotation::{self, KnownNodes, Next, Rotation, Wait};
 use slipway_credentials::{Manifest, policy};
 use slipway_ports::{Crypto, Keys, Objects};
 
@@ -84,7 +84,7 @@ pub async fn advance<O: Objects, K: Keys, C: Crypto>(
     keys: &K,
     crypto: &C,
     cluster: &Cluster,
-    seen: &Seen,
+    seen: &KnownNodes,
     now: Timestamp,
 ) -> FlowResult<Vec<Rotated>> {
     let key = keys::manifest(&cluster.name);
@@ -110,7 +110,7 @@ pub enum Request<'a> {
     /// Abort it in its present stage. Nothing is done if it was aborted already.
     Abort,
     /// Begin the next stage, if the state of the nodes allows it.
-    Continue(&'a Seen),
+    Continue(&'a KnownNodes),
 }
 
 /// Changes the rotation of `name` as requested.
@@ -126,7 +126,7 @@ pub async fn change<O: Objects, K: Keys, C: Crypto>(
     now: Timestamp,
     request: Request<'_>,
 ) -> FlowResult<Rotated> {
-    rotation::known(name).map_err(refused)?;
+    rotation::check_rotatable(name).map_err(refused)?;
     let key = keys::manifest(&cluster.name);
     let mut tried: Option<Rotated> = None;
     for _ in 0..store::TRIES {

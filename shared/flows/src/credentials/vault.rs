@@ -11,8 +11,8 @@ use slipway_credentials::policy::DIGEST_KEY;
 use slipway_credentials::{Entry, Manifest};
 use slipway_ports::sealed::{context, is_of_key, newest_first, object_context};
 use slipway_ports::{
-    BroughtAuthority, Condition, Context, Crypto, DataKey, ErrorKind, Keys, Made, Object, Objects, PortError,
-    PortResult, Put, Sealing, Secret,
+    BroughtAuthority, Condition, Context, Crypto, DataKey, ErrorKind, Keys, NewAsset, Object, Objects,
+    PortError, PortResult, Put, Sealing, Secret,
 };
 
 use super::Healed;
@@ -35,7 +35,7 @@ pub(super) type Damaged = (String, Half, FlowError);
 
 /// An asset in memory.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct LoadedAsset {
     /// Certificate or public key.
     pub(super) public: Option<String>,
     /// Private key or secret. `None`: an authority whose key the user keeps.
@@ -44,8 +44,8 @@ pub(super) struct Held {
     pub(super) authority: Option<BroughtAuthority>,
 }
 
-impl From<Made> for Held {
-    fn from(made: Made) -> Self {
+impl From<NewAsset> for LoadedAsset {
+    fn from(made: NewAsset) -> Self {
         Self { public: made.public, private: Some(made.private), authority: None }
     }
 }
@@ -111,7 +111,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
     }
 
     /// Keeps a new asset in memory.
-    pub(super) fn hold(&mut self, asset: &str, made: Held) {
+    pub(super) fn hold(&mut self, asset: &str, made: LoadedAsset) {
         if let Some(public) = made.public {
             self.publics.insert(asset.to_owned(), public);
         }

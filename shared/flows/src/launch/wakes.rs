@@ -35,7 +35,7 @@ pub async fn wake_by_stack<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus
     now: Timestamp,
 ) -> FlowResult<Option<Report>> {
     let waits = |rollout: &Rollout| rollout.is_open() || rollout.orphaned.contains_key(stack);
-    wake_whoever(ports, keys::clusters_of_stack(stack), waits, Waker::Event, now).await
+    wake_matching(ports, keys::clusters_of_stack(stack), waits, Waker::Event, now).await
 }
 
 /// Wakes the rollout of the cluster that the Auto Scaling group `group` belongs to, if it is open, or the group is one whose machines
@@ -50,7 +50,7 @@ pub async fn wake_by_group<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus
 ) -> FlowResult<Option<Report>> {
     let waits = |rollout: &Rollout| rollout.is_open() || rollout.drains(group);
     let by = Waker::Group { name: group.to_owned() };
-    wake_whoever(ports, keys::clusters_of_group(group), waits, by, now).await
+    wake_matching(ports, keys::clusters_of_group(group), waits, by, now).await
 }
 
 /// Wakes the rollout of the cluster whose worker EC2 interrupts, to drain that worker. The event names no group; Auto Scaling knows it.
@@ -65,7 +65,7 @@ pub async fn wake_by_interruption<A: Objects, S: Stacks, G: Groups, C: Commands,
     let Some(group) = ports.groups.group_of(&notice.instance).await? else { return Ok(None) };
     let (clusters, waits) = (keys::clusters_of_group(&group), |rollout: &Rollout| rollout.drains(&group));
     let by = Waker::Interruption { group: group.clone(), notice: notice.clone() };
-    wake_whoever(ports, clusters, waits, by, now).await
+    wake_matching(ports, clusters, waits, by, now).await
 }
 
 /// Wakes the rollout that the command which Run Command calls `id` was sent for, if it is open.
@@ -79,10 +79,10 @@ pub async fn wake_by_command<A: Objects, S: Stacks, G: Groups, C: Commands, B: B
 ) -> FlowResult<Option<Report>> {
     let token = ports.commands.token(id).await?;
     let cluster = token.as_deref().and_then(cluster_of_token).map(str::to_owned);
-    wake_whoever(ports, cluster.into_iter().collect(), Rollout::is_open, Waker::Event, now).await
+    wake_matching(ports, cluster.into_iter().collect(), Rollout::is_open, Waker::Event, now).await
 }
 
-async fn wake_whoever<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+async fn wake_matching<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     // More than one, since a cluster's name may hold dashes.
     clusters: Vec<String>,

@@ -9,7 +9,7 @@ pub(super) fn healed(healed: &Healed) -> Diagnostic {
     Diagnostic {
         severity: Severity::Warning,
         help: Some("find out who wrote or deleted it: no function of Slipway does".to_owned()),
-        ..Diagnostic::whole(
+        ..Diagnostic::for_whole_spec(
             "healed-credentials",
             format!(
                 "{} {}; it was written again with what it held, and no node changes",
@@ -26,7 +26,7 @@ pub(super) fn no_agent(architecture: Architecture, severity: Severity) -> Diagno
         help: Some(format!(
             "publish it with `slipway publish-agent dist/{name}/slipway-node` (`make package` builds it), then upload the spec again"
         )),
-        ..Diagnostic::whole(
+        ..Diagnostic::for_whole_spec(
             "no-agent",
             format!(
                 "no node agent has been published for {name}: machines would boot, and never join the cluster"

@@ -15,7 +15,7 @@ use slipway_rollout::Rollout;
 
 use super::publish::{has_credentials, renewal, store_rendering};
 use super::{Prepared, RenderWorld, standing};
-use crate::credentials::{self, Given, Imported};
+use crate::credentials::{self, Constraints, Imported};
 use crate::error::FlowResult;
 use crate::launch::{baseline, plan_ready, recall};
 use crate::ports::Bus as _;
@@ -65,8 +65,8 @@ pub(super) async fn renew_what_runs(
     let (Some(lock), Some(spec)) = (lock, spec) else { return Ok(()) };
     let deployed = baseline(ports.assets, &rollout).await?;
     let Some(runs) = deployed.runs() else { return Ok(()) };
-    let (known, imported) = (standing::known(&deployed), Imported::new());
-    let given = Given { known: &known, imported: &imported };
+    let (known, imported) = (standing::node_bundles(&deployed), Imported::new());
+    let given = Constraints { known: &known, imported: &imported };
     let made = credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &spec, &given, now).await?;
     let digests = standing::of_control(&made.digests);
     let prepared = Prepared {

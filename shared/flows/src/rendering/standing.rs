@@ -15,7 +15,7 @@ use slipway_ports::Objects;
 use slipway_rollout::Rollout;
 
 use super::Prepared;
-use crate::credentials::{self, Given, Imported, Known};
+use crate::credentials::{self, Constraints, Imported, NodeBundles};
 use crate::error::FlowResult;
 use crate::store;
 
@@ -40,7 +40,7 @@ pub(super) fn of_control(digests: &BTreeMap<Role, String>) -> BTreeMap<Role, Str
 }
 
 /// The bundles of what runs.
-pub(super) fn known(deployed: &Baseline) -> Known {
+pub(super) fn node_bundles(deployed: &Baseline) -> NodeBundles {
     let roles = deployed.runs().map(|runs| runs.roles).unwrap_or_default();
     roles.into_iter().map(|(role, node)| (role, [node.credentials_digest].into())).collect()
 }
@@ -118,8 +118,8 @@ async fn has_the_credentials(
     }
     let Some(good) = good else { return Ok(true) };
     let Some(runs) = spec(specs, &prepared.cluster.name, good).await? else { return Ok(true) };
-    let (known, imported) = (known(deployed), Imported::new());
-    let given = Given { known: &known, imported: &imported };
+    let (known, imported) = (node_bundles(deployed), Imported::new());
+    let given = Constraints { known: &known, imported: &imported };
     match credentials::foresee(assets, &runs, &given, now).await {
         Ok(foreseen) => Ok(of_control(&foreseen.digests) == of_control(&prepared.credentials.digests)),
         Err(error) if error.is_transient() => Err(error),

@@ -21,12 +21,12 @@ use slipway_rollout::{Rollout, RolloutResult};
 
 use super::ScanPorts;
 use super::accepted::{Accepted, accepted, keep_members};
-use super::snapshots::{self, Look};
+use super::snapshots::{self, SnapshotScan};
 use super::space::Spaces;
 use crate::credentials::lost_inventory;
 use crate::error::{FlowError, FlowResult};
 use crate::rendering::HeldUp;
-use crate::store::{self, AT_A_TIME, MOST_KEPT_BYTES, Told};
+use crate::store::{self, AT_A_TIME, MOST_KEPT_BYTES, NodeObject};
 
 /// The largest certificate that is read. PEM certificates have some kilobytes.
 const MOST_BYTES: u64 = 64 * 1024;
@@ -39,7 +39,7 @@ const MOST_NODES: usize = 40;
 const OLD: SignedDuration = SignedDuration::from_hours(24 * 14);
 
 /// What a scan observed.
-pub(super) struct Seen {
+pub(super) struct Observation {
     pub(super) cluster: Cluster,
     pub(super) manifest: Manifest,
     pub(super) stored: BTreeMap<String, Stored>,
@@ -57,7 +57,7 @@ pub(super) struct Seen {
     /// Whether what is desired was rolled out, and nothing is open or paused.
     pub(super) idle: bool,
     /// The scheduled snapshots of a cluster that has an etcd. A failure must not hold up renewals.
-    pub(super) snapshots: FlowResult<Option<Look>>,
+    pub(super) snapshots: FlowResult<Option<SnapshotScan>>,
     /// The room of etcd's databases.
     pub(super) spaces: Spaces,
 }
@@ -79,7 +79,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     name: &str,
     now: Timestamp,
-) -> FlowResult<Result<Seen, &'static str>> {
+) -> FlowResult<Result<Observation, &'static str>> {
     let desired = store::load::<Desired>(ports.assets, &keys::desired(name)).await?.value;
     let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(name)).await?.value;
     let manifest = super::load_manifest(ports.assets, name).await?;
@@ -113,12 +113,12 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let snapshots = match has_etcd {
         true => {
             let earlier_until = rollout.as_ref().and_then(|rollout| rollout.etcd_gone_at);
-            snapshots::look(ports.assets, name, snapshots, earlier_until, now).await.map(Some)
+            snapshots::read_snapshots(ports.assets, name, snapshots, earlier_until, now).await.map(Some)
         }
         false => Ok(None),
     };
     match &snapshots {
-        Ok(look) => findings.extend(look.as_ref().and_then(|look| look.finding.clone())),
+        Ok(scan) => findings.extend(scan.as_ref().and_then(|scan| scan.finding.clone())),
         Err(error) if error.is_transient() => {}
         Err(error) => findings.push(snapshots::not_tended(name, error)),
     }
@@ -129,7 +129,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     findings.extend(spaces.findings(name));
     let (overdue, held_up) = overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?;
     findings.extend(held_up.map(|why| nothing_renews(name, why)));
-    Ok(Ok(Seen {
+    Ok(Ok(Observation {
         stored: certificates(ports, &cluster, &manifest).await?,
         nodes,
         planned: planned(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
@@ -179,7 +179,7 @@ fn forgotten_pause(
     }
     let held = match due.filter(|_| holds_soon) {
         Some(due) if due <= now => "; it holds a renewal that is due".to_owned(),
-        Some(due) => format!("; the next renewal is due at {}, and it would hold that", moment(due)),
+        Some(due) => format!("; the next renewal is due at {}, and the pause would hold it", moment(due)),
         None => String::new(),
     };
     Some(Finding {
@@ -331,7 +331,7 @@ pub async fn nodes(
         Role::Etcd(_) | Role::Controller => true,
         Role::Pool(_) | Role::Admin => false,
     });
-    let read: Vec<Vec<(Place, Told<NodeStatus>)>> = stream::iter(roles)
+    let read: Vec<Vec<(Place, NodeObject<NodeStatus>)>> = stream::iter(roles)
         .map(|role| read_of_role(assets, &cluster.name, role, since))
         .buffered(AT_A_TIME)
         .try_collect()
@@ -339,8 +339,8 @@ pub async fn nodes(
     let (mut nodes, mut spaces) = (Vec::new(), Spaces::default());
     for (place, told) in read.into_iter().flatten() {
         match told {
-            Told::Nothing => {}
-            Told::Read(status) if !place.is_of(&status) => findings.push(Finding {
+            NodeObject::Missing => {}
+            NodeObject::Read(status) if !place.is_of(&status) => findings.push(Finding {
                 message: format!(
                     "it claims to be from {} ({}), but only a node of {} can write here, so it was ignored",
                     store::short(&status.role),
@@ -350,7 +350,7 @@ pub async fn nodes(
                 help: "find out what runs on that machine, and replace it".to_owned(),
                 key: place.key,
             }),
-            Told::Read(status) => {
+            NodeObject::Read(status) => {
                 if let Some(etcd) = &status.etcd {
                     spaces.note(&place.role, &place.key, status.at.min(place.modified), etcd, now);
                 }
@@ -364,7 +364,7 @@ pub async fn nodes(
                     }),
                 }
             }
-            Told::Unreadable(problem) => findings.push(Finding {
+            NodeObject::Unreadable(problem) => findings.push(Finding {
                 message: format!("the report of {} of {} cannot be read: {problem}", place.instance, place.role),
                 help: "nothing, if the node writes a new report within the hour; otherwise check slipway-node on the node"
                     .to_owned(),
@@ -410,7 +410,7 @@ async fn read_of_role(
     cluster: &str,
     role: Role,
     since: Timestamp,
-) -> FlowResult<Vec<(Place, Told<NodeStatus>)>> {
+) -> FlowResult<Vec<(Place, NodeObject<NodeStatus>)>> {
     let name = role.to_string();
     let listed = assets.list(&keys::nodes_of(cluster, &name), MOST_LISTED).await?;
     let mut places: Vec<Place> = listed
@@ -425,7 +425,7 @@ async fn read_of_role(
     places.truncate(MOST_NODES);
     stream::iter(places)
         .map(|place| async move {
-            let told = store::told(assets, &place.key, NodeStatus::MOST_BYTES).await?;
+            let told = store::read_node_object(assets, &place.key, NodeStatus::MOST_BYTES).await?;
             Ok::<_, FlowError>((place, told))
         })
         .buffered(AT_A_TIME)
@@ -483,14 +483,14 @@ async fn planned(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use slipway_credentials::renewal::Held;
+    use slipway_credentials::renewal::LeafOnNode;
 
     use super::*;
 
     #[test]
     fn a_report_of_more_than_an_agent_says_is_not_kept() {
         let report = |fingerprint: usize, times: usize| {
-            let held = Held {
+            let held = LeafOnNode {
                 asset: "apiserver-etcd-client".to_owned(),
                 fingerprint: "f".repeat(fingerprint),
                 ends: Timestamp::MIN,

@@ -8,7 +8,7 @@ use slipway_credentials::renewal::{Decision, Renewal, State};
 use slipway_ports::{Crypto, Keys, Objects};
 
 use super::ScanPorts;
-use super::observe::Seen;
+use super::observe::Observation;
 use crate::credentials::{self, ToRenew};
 use crate::error::{FlowError, FlowResult};
 use crate::store::{self, Stored};
@@ -16,7 +16,7 @@ use crate::store::{self, Stored};
 /// Records what is about to be replaced: if this run dies after the renewal, the next scan continues. Returns the stored state.
 pub(super) async fn record_intent(
     assets: &impl Objects,
-    seen: &Seen,
+    seen: &Observation,
     decision: &Decision,
 ) -> FlowResult<Stored<State>> {
     if decision.renew.is_empty() {

@@ -5,7 +5,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::keys;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::{Decision, Finding};
-use slipway_credentials::rotation::{Seen, due};
+use slipway_credentials::rotation::{KnownNodes, due};
 use slipway_ports::{Crypto, Keys, Listing, Objects};
 
 use super::ScanPorts;
@@ -49,7 +49,7 @@ pub(super) async fn rotate<S, A: Objects + Listing, G: Groups, K: Keys, B, C: Cr
 const MOST_NAMED: usize = 10;
 
 /// Names the machines for which the rotations wait because their reports cannot be read, unless a finding does so already.
-fn unreadable(cluster: &str, seen: &Seen, findings: &mut Vec<Finding>) {
+fn unreadable(cluster: &str, seen: &KnownNodes, findings: &mut Vec<Finding>) {
     let all = seen.unreadable.iter().flat_map(|(role, nodes)| nodes.iter().map(move |node| (role, node)));
     let new: Vec<Finding> = all
         .map(|(role, (node, report))| Finding {

@@ -14,7 +14,7 @@ use slipway_credentials::renewal::Finding;
 use slipway_ports::{Listed, Listing, Objects, Removal};
 
 use crate::error::{FlowError, FlowResult};
-use crate::store::{self, AT_A_TIME, Stored, Told};
+use crate::store::{self, AT_A_TIME, NodeObject, Stored};
 
 /// How many objects are listed. The most that a spec can keep are fewer, with their records.
 const MOST_LISTED: usize = 30_000;
@@ -25,7 +25,7 @@ const LONELY: SignedDuration = SignedDuration::from_hours(24);
 
 /// What a scan saw of a cluster's scheduled snapshots.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct SnapshotScan {
     stored: Stored<SnapshotSchedule>,
     /// The schedule to write.
     change: Option<SnapshotSchedule>,
@@ -37,24 +37,24 @@ pub(super) struct Look {
     pub(super) finding: Option<Finding>,
 }
 
-/// Looks, and changes nothing. `wanted`: the schedule. `earlier_until`: what was stored until then is of an etcd that was deleted since.
-pub(super) async fn look(
+/// Reads them, and changes nothing. `wanted`: the schedule. `earlier_until`: what was stored until then is of an etcd that was deleted since.
+pub(super) async fn read_snapshots(
     assets: &(impl Objects + Listing),
     name: &str,
     wanted: Option<ScheduledSnapshots>,
     earlier_until: Option<Timestamp>,
     now: Timestamp,
-) -> FlowResult<Look> {
+) -> FlowResult<SnapshotScan> {
     // Only the scan writes it, so one that cannot be read is written again.
     let (stored, _) = store::load_or_none::<SnapshotSchedule>(assets, &keys::snapshot_schedule(name)).await?;
     let change = SnapshotSchedule::changed(stored.value.as_ref(), wanted.as_ref(), earlier_until, now);
-    let mut look = Look { stored, change, expired: Vec::new(), newest: None, finding: None };
+    let mut scan = SnapshotScan { stored, change, expired: Vec::new(), newest: None, finding: None };
     // Without a schedule nothing says how long those of before are kept.
-    let Some(wanted) = wanted else { return Ok(look) };
+    let Some(wanted) = wanted else { return Ok(scan) };
     let folder = keys::scheduled_snapshots(name);
     let listed = assets.list(&folder, MOST_LISTED).await?;
     if listed.len() >= MOST_LISTED {
-        look.finding = Some(Finding {
+        scan.finding = Some(Finding {
             message: format!(
                 "it has {MOST_LISTED} objects or more, and a schedule makes fewer, so none was deleted, and nobody knows how old the newest snapshot is"
             ),
@@ -62,27 +62,28 @@ pub(super) async fn look(
                 .to_owned(),
             key: folder,
         });
-        return Ok(look);
+        return Ok(scan);
     }
     let (all, records) = sorted(&folder, &listed, earlier_until);
-    let counts = |one: &&StoredSnapshot| one.verified && one.of == OfEtcd::Present;
-    look.newest = all.iter().filter(counts).map(|one| one.stored_at).max();
-    look.expired = expired(name, &all, &records, wanted.keep, now);
-    if let Some(schedule) = look.stored.value.as_ref().filter(|_| look.change.is_none())
-        && let Some(since) = snapshots::overdue_since(schedule, look.newest, now)
+    let counts = |one: &&StoredSnapshot| one.verified && one.etcd == OfEtcd::Present;
+    scan.newest = all.iter().filter(counts).map(|one| one.stored_at).max();
+    scan.expired = expired(name, &all, &records, wanted.keep, now);
+    if let Some(schedule) = scan.stored.value.as_ref().filter(|_| scan.change.is_none())
+        && let Some(since) = snapshots::overdue_since(schedule, scan.newest, now)
     {
         // For words only. Whoever runs a scan by hand may not read it.
         let key = keys::snapshot_ledger(name);
-        let ledger = match store::told::<SnapshotLedger>(assets, &key, SnapshotLedger::MOST_BYTES).await {
-            Ok(Told::Read(ledger)) => Some(ledger),
-            Ok(Told::Nothing | Told::Unreadable(_)) | Err(_) => None,
-        };
-        look.finding = Some(overdue(name, wanted.every_hours, since, look.newest, ledger.as_ref()));
+        let ledger =
+            match store::read_node_object::<SnapshotLedger>(assets, &key, SnapshotLedger::MOST_BYTES).await {
+                Ok(NodeObject::Read(ledger)) => Some(ledger),
+                Ok(NodeObject::Missing | NodeObject::Unreadable(_)) | Err(_) => None,
+            };
+        scan.finding = Some(overdue(name, wanted.every_hours, since, scan.newest, ledger.as_ref()));
     }
-    Ok(look)
+    Ok(scan)
 }
 
-impl Look {
+impl SnapshotScan {
     /// Writes the schedule, if it has changed, and deletes what has expired.
     pub(super) async fn act(&self, assets: &(impl Objects + Removal), cluster: &str) -> FlowResult<()> {
         if let Some(change) = self.change.clone()
@@ -126,7 +127,7 @@ fn sorted<'l>(
             time: time.to_owned(),
             stored_at: one.modified,
             verified: records.contains_key(time),
-            of: OfEtcd::at(one.modified, earlier_until),
+            etcd: OfEtcd::at(one.modified, earlier_until),
         }),
         SnapshotKey::Record(_) => None,
     });

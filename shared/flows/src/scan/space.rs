@@ -36,7 +36,9 @@ impl Spaces {
         health: &EtcdHealth,
         now: Timestamp,
     ) {
-        let Some(space) = EtcdSpace::of(health).filter(|_| now.duration_since(at) <= FRESH) else { return };
+        let Some(space) = EtcdSpace::from_health(health).filter(|_| now.duration_since(at) <= FRESH) else {
+            return;
+        };
         // An earlier machine of the member has a report as well.
         if self.newest.get(role).is_none_or(|known| known.at < at) {
             let corrupt = health.alarms.iter().any(|alarm| alarm.kind == CORRUPT);
@@ -46,8 +48,9 @@ impl Spaces {
 
     /// How much of the quota the fullest member uses, in percent; 100 while etcd refuses writes.
     pub(super) fn percent(&self) -> Option<u64> {
-        let of = |report: &Report| if report.space.full { Some(100) } else { report.space.percent() };
-        self.newest.values().filter_map(of).max()
+        let used_percent =
+            |report: &Report| if report.space.full { Some(100) } else { report.space.percent() };
+        self.newest.values().filter_map(used_percent).max()
     }
 
     /// Data that differ, a file that is too large for snapshots, and the gravest problem with the room.

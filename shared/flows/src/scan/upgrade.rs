@@ -6,14 +6,14 @@ use slipway_core::keys;
 use slipway_ports::Objects;
 use slipway_render::lock::Lock;
 
-use super::observe::Seen;
+use super::observe::Observation;
 use crate::error::FlowResult;
 use crate::store;
 
 /// The order to upgrade that the spec's schedule gives now. It waits until what is desired was rolled out.
 pub(super) async fn due_order(
     assets: &impl Objects,
-    seen: &Seen,
+    seen: &Observation,
     now: Timestamp,
 ) -> FlowResult<Option<Event>> {
     let Some(upgrades) = seen.cluster.upgrades.as_ref().filter(|_| seen.idle) else { return Ok(None) };

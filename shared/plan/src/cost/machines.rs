@@ -51,7 +51,7 @@ impl Count<'_> {
         };
         for mapping in data["BlockDeviceMappings"].as_array().into_iter().flatten() {
             if let Some(ebs) = mapping.get("Ebs") {
-                self.volume(id, Volume::of(ebs, "VolumeSize"), number);
+                self.volume(id, Volume::from_properties(ebs, "VolumeSize"), number);
             }
         }
         self.addresses(id, properties, number);
@@ -109,9 +109,9 @@ fn on_demand(policy: &Value, units: Amount) -> Amount {
     let distribution = &policy["InstancesDistribution"];
     let base = number(&distribution["OnDemandBaseCapacity"]).unwrap_or(0);
     let percentage = number(&distribution["OnDemandPercentageAboveBaseCapacity"]).unwrap_or(100).min(100);
-    let of = |units: u64| {
+    let units_on_demand = |units: u64| {
         let base = base.min(units);
         base + ((units - base) * percentage).div_ceil(100)
     };
-    Amount { least: of(units.least), most: of(units.most) }
+    Amount { least: units_on_demand(units.least), most: units_on_demand(units.most) }
 }

@@ -58,7 +58,7 @@ fn rendering(members: u32, cidr: &str, image: &str, note: &str) -> Rendering {
 }
 
 fn between(old: &Rendering, new: &Rendering) -> Plan {
-    plan(&Baseline::whole(Some(old.clone())), new, &policy())
+    plan(&Baseline::single_release(Some(old.clone())), new, &policy())
 }
 
 /// The text of the page without its tags, and the page as a tree: it must be XML.

@@ -26,7 +26,7 @@ impl Life {
     }
 
     fn baseline(&self) -> Baseline {
-        Baseline::whole(self.deployed.clone())
+        Baseline::single_release(self.deployed.clone())
     }
 
     /// As the render function does: settle, render, plan.
@@ -154,8 +154,8 @@ fn p4_from_one_to_three_says_what_it_does_to_the_quorum() {
     assert_eq!(
         words,
         [
-            "1 → 2 voters, quorum 1 → 2, 0 → 0 may fail; until it has caught up it is a learner, which counts for neither",
-            "2 → 3 voters, quorum 2 → 2, 0 → 1 may fail; until it has caught up it is a learner, which counts for neither",
+            "1 → 2 voters, quorum 1 → 2, 0 → 0 may fail; until it has caught up it is a learner without a vote",
+            "2 → 3 voters, quorum 2 → 2, 0 → 1 may fail; until it has caught up it is a learner without a vote",
         ]
     );
     insta::assert_snapshot!("growing", plan.to_text());
@@ -241,7 +241,7 @@ fn p4_the_only_members_volume_is_the_cluster() {
     let mut other = cluster_with_members(1);
     other.etcd.members[0].subnet = "private-b".to_owned();
     let (_, plan) = life.upload(&other);
-    assert!(plan.membership[0].quorum.contains("everything that the cluster knows is lost"));
+    assert!(plan.membership[0].quorum.contains("all data of the cluster is lost"));
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn p2_a_cluster_that_runs_without_it_gets_it_is_told_so_and_no_node_changes() {
     let now = rendered(&cluster());
     let mut before = now.clone();
     before.addons = slipway_core::release::AddonSet::new(now.addons.addons[1..].to_vec());
-    let plan = plan(&Baseline::whole(Some(before)), &now, &cluster().rollout);
+    let plan = plan(&Baseline::single_release(Some(before)), &now, &cluster().rollout);
     assert_eq!(plan.summary(), "no stack; nodes: none touched; add-ons: 1 new");
     assert!(plan.to_text().contains("  + cluster-access: installed\n"), "{}", plan.to_text());
     assert_eq!(plan.addons[0].fate(), "new");

@@ -52,7 +52,7 @@ fn with(credentials: &str, id: &str, place: &str, value: Value) -> Rendering {
 
 fn manual_plan(old: &Rendering, new: &Rendering) -> Plan {
     let manual = RolloutPolicy { approval: Approval::Manual, ..policy() };
-    super::plan(&Baseline::whole(Some(old.clone())), new, &manual)
+    super::plan(&Baseline::single_release(Some(old.clone())), new, &manual)
 }
 
 const ENDS: &str = "2027-11-20T12:00:00Z";
@@ -183,7 +183,7 @@ fn p7_a_renewal_is_one_in_any_order_of_stacks_and_beside_an_orphaned_stack() {
     let mut old = controllers("k1");
     old.stacks.insert(0, etcd);
     let orphaned = ["c-identity".to_owned()].into();
-    let baseline = Baseline { orphaned, ..Baseline::whole(Some(old)) };
+    let baseline = Baseline { orphaned, ..Baseline::single_release(Some(old)) };
     let manual = RolloutPolicy { approval: Approval::Manual, ..policy() };
     let plan = super::plan(&baseline, &controllers("k2"), &manual).with_renewal(&known());
     assert!(!plan.waits_for_approval(before_the_end(LEAD_H)), "{}", plan.summary());

@@ -12,7 +12,7 @@ use slipway_spec::patch;
 use crate::{Baseline, Plan, plan};
 
 fn between(before: &Rendering, after: &Rendering) -> Plan {
-    plan(&Baseline::whole(Some(before.clone())), after, &cluster().rollout)
+    plan(&Baseline::single_release(Some(before.clone())), after, &cluster().rollout)
 }
 
 /// The three forms of the plan. What is read again says the same.

@@ -100,7 +100,7 @@ fn p3_a_plan_says_in_which_order_at_what_pace_and_how_long() {
         ..PoolRollout::default()
     };
     let policy = RolloutPolicy { pools: BTreeMap::from([("a".to_owned(), own)]), ..policy() };
-    let plan = plan(&Baseline::whole(Some(release("1"))), &release("2"), &policy);
+    let plan = plan(&Baseline::single_release(Some(release("1"))), &release("2"), &policy);
     let order: Vec<String> = plan.in_order().iter().map(|node| node.role.to_string()).collect();
     assert_eq!(order, ["etcd-0", "etcd-1", "controller", "pool-b", "pool-a"]);
     let conduct = plan.conduct();

@@ -136,12 +136,14 @@ impl Kit<'_, '_> {
     /// of a pair, the default of the other is dropped, because no pod might satisfy both.
     pub(super) fn resources(&self, requests: Value, limits: Value) -> Value {
         let mut resources = json!({ "requests": requests, "limits": limits });
-        let asked = self.settings().map(|addon| &addon.resources);
+        let requested = self.settings().map(|addon| &addon.resources);
         for (group, other) in [("requests", "limits"), ("limits", "requests")] {
-            for (name, quantity) in asked.and_then(|asked| asked.get(group)).into_iter().flatten() {
+            for (name, quantity) in requested.and_then(|requested| requested.get(group)).into_iter().flatten()
+            {
                 resources[group][name] = json!(quantity);
-                let both =
-                    asked.and_then(|asked| asked.get(other)).is_some_and(|other| other.contains_key(name));
+                let both = requested
+                    .and_then(|requested| requested.get(other))
+                    .is_some_and(|other| other.contains_key(name));
                 if let (false, Some(default)) = (both, resources[other].as_object_mut()) {
                     default.remove(name);
                 }

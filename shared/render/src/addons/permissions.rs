@@ -4,11 +4,11 @@
 //! controllers and uses the controllers' role. Pods outside of the host network cannot reach the metadata service, which answers at the
 //! first hop only, and workers have none of these permissions.
 //!
-//! A running cluster that gets such roles keeps using the controllers' role ([`Lock::settle_way_to_aws`]). The roles are created, but the
+//! A running cluster that gets such roles keeps using the controllers' role ([`Lock::pin_addon_credentials`]). The roles are created, but the
 //! controllers' permissions are not removed before the add-ons can work without them. This grants nothing new: the statements, the hop
 //! limit and the pods stay the same.
 //!
-//! [`Lock::settle_way_to_aws`]: crate::lock::Lock::settle_way_to_aws
+//! [`Lock::pin_addon_credentials`]: crate::lock::Lock::pin_addon_credentials
 
 use serde_json::{Value, json};
 use slipway_core::oidc;

@@ -64,8 +64,8 @@ mod tests {
         let name = &cluster.pools[1].name;
         assert_eq!(text, format!(r#"{{"pools":{{"{name}":{{"mode":"on","afterMinutes":20}}}}}}"#));
         let read: Settings = serde_json::from_str(text).unwrap();
-        assert_eq!(read.of(name), cluster.pools[1].repair);
-        assert_eq!(read.of(&cluster.pools[0].name), Repair::default());
+        assert_eq!(read.for_pool(name), cluster.pools[1].repair);
+        assert_eq!(read.for_pool(&cluster.pools[0].name), Repair::default());
     }
 
     #[test]

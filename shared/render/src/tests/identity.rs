@@ -188,7 +188,7 @@ fn an_installation_without_the_bucket_says_what_to_do() {
 /// The lock of `cluster`, as it is when `stands` is deployed.
 fn settled(before: &Lock, cluster: &Cluster, stands: Option<&Rendering>) -> Lock {
     let mut lock = before.clone();
-    lock.settle_way_to_aws(cluster, stands);
+    lock.pin_addon_credentials(cluster, stands);
     lock
 }
 

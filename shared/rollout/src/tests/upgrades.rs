@@ -32,7 +32,7 @@ fn planned(
     sent: &Rendering,
     policy: &RolloutPolicy,
 ) -> Plan {
-    let mut baseline = Baseline::whole(Some(running.clone()));
+    let mut baseline = Baseline::single_release(Some(running.clone()));
     for (role, release) in older {
         let of_role = baseline.earlier.entry(role.clone()).or_default();
         of_role.insert(release.id(), release.roles.get(role).cloned());

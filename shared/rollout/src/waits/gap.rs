@@ -59,14 +59,14 @@ pub enum Gap {
     },
     /// A member of etcd does not serve.
     Member {
-        /// Its name.
+        /// The member's name.
         member: String,
         /// The reason, as far as is known.
         problem: Detail<Option<String>>,
     },
     /// There is no such group.
     NoGroup {
-        /// Its name.
+        /// The group's name.
         group: String,
     },
     /// A group has fewer machines in service than it wants.

@@ -13,8 +13,8 @@ use slipway_core::oidc::{KeyNumbers, VerificationKey};
 use slipway_credentials::manifest::BACKDATED;
 use slipway_credentials::{AssetKind, CertificateFacts, CertificateProfile};
 use slipway_ports::{
-    BroughtAuthority, BroughtKey, Context, Crypto, DataKey, ErrorKind, Flaw, Made, PortError, PortResult,
-    Sealing, Secret, Seen, Signer,
+    BroughtAuthority, BroughtKey, Context, Crypto, DataKey, ErrorKind, ExaminedCertificate, Flaw, NewAsset,
+    PortError, PortResult, Sealing, Secret, Signer,
 };
 
 /// A [`Crypto`] that protects nothing: a certificate is JSON in PEM armour, and a sealed object contains its plain text. What a
@@ -119,13 +119,13 @@ fn parts(sealed: &[u8]) -> Option<([&[u8]; 3], &[u8])> {
 }
 
 impl Crypto for SeededCrypto {
-    fn make(&self, kind: &AssetKind) -> PortResult<Made> {
-        let made = |text: String| Made { private: Secret::new(text.into_bytes()), public: None };
+    fn make(&self, kind: &AssetKind) -> PortResult<NewAsset> {
+        let made = |text: String| NewAsset { private: Secret::new(text.into_bytes()), public: None };
         match kind {
             AssetKind::Certificate(_) => Err(refused("a certificate is issued by its authority, not made")),
             AssetKind::KeyPair(_) => {
                 let public = armored(PUBLIC_KEY, &self.bytes());
-                Ok(Made { private: self.private(), public: Some(public) })
+                Ok(NewAsset { private: self.private(), public: Some(public) })
             }
             AssetKind::RandomKey => Ok(made(STANDARD.encode(self.bytes()))),
         }
@@ -136,10 +136,10 @@ impl Crypto for SeededCrypto {
         profile: &CertificateProfile,
         signer: Option<&Signer>,
         now: Timestamp,
-    ) -> PortResult<Made> {
+    ) -> PortResult<NewAsset> {
         let private = self.private();
         let certified = self.certify(profile, &private, signer, now)?;
-        Ok(Made { private, public: certified.public })
+        Ok(NewAsset { private, public: certified.public })
     }
 
     fn certify(
@@ -148,7 +148,7 @@ impl Crypto for SeededCrypto {
         key: &Secret,
         signer: Option<&Signer>,
         now: Timestamp,
-    ) -> PortResult<Made> {
+    ) -> PortResult<NewAsset> {
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         let asked = now + SignedDuration::from_hours(24 * i64::from(profile.days));
         let not_after = match signer {
@@ -167,7 +167,7 @@ impl Crypto for SeededCrypto {
             common_name: profile.common_name.clone(),
         };
         let json = serde_json::to_vec(&certificate).map_err(|error| refused(&error.to_string()))?;
-        Ok(Made { private: key.clone(), public: Some(armored(CERTIFICATE, &json)) })
+        Ok(NewAsset { private: key.clone(), public: Some(armored(CERTIFICATE, &json)) })
     }
 
     fn facts(&self, pem: &str) -> PortResult<(CertificateFacts, String)> {
@@ -180,10 +180,10 @@ impl Crypto for SeededCrypto {
         Ok((facts, fingerprint))
     }
 
-    fn examine(&self, _key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
+    fn examine(&self, _key: &str, bytes: &[u8]) -> Result<ExaminedCertificate, Flaw> {
         let text = String::from_utf8_lossy(bytes);
         let (facts, fingerprint) = self.facts(&text).map_err(|_| not_modelled())?;
-        Ok(Seen { facts, fingerprint, flaws: Vec::new() })
+        Ok(ExaminedCertificate { facts, fingerprint, flaws: Vec::new() })
     }
 
     fn verification_key(&self, pem: &str) -> PortResult<VerificationKey> {

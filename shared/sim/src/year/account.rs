@@ -440,7 +440,7 @@ impl<C: Crypto + Clone> Account<C> {
     pub(super) fn keep_reports(&self, reports: Vec<(String, BootstrapReport)>) {
         let arns = lock(&self.world).machine_arns();
         for (cluster, report) in reports {
-            let key = keys::bootstrap_report(&cluster, &report.role, &arns.of(&report.instance));
+            let key = keys::bootstrap_report(&cluster, &report.role, &arns.arn_of(&report.instance));
             self.assets.upload(&key, serde_json::to_vec(&report).unwrap_or_default());
         }
     }

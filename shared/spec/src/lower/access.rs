@@ -341,10 +341,10 @@ impl Lowering<'_, '_, '_> {
             }
             Some(arn) if !self.same_partition(Some(arn), path) => {}
             Some(arn) if here.is_some_and(|region| region != arn.region) => {
-                let of = arn.region;
+                let region = arn.region;
                 let help =
                     format!("take a key of {}, or a replica of this one there", here.unwrap_or_default());
-                let message = format!("the key lies in {of}, the cluster elsewhere");
+                let message = format!("the key lies in {region}, the cluster elsewhere");
                 self.report.error("kms-region", path, message, help);
             }
             Some(_) => {}

@@ -188,7 +188,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "addon",
                 &root.key("kubeProxy").key("mode"),
-                "`addons.nodeLocalDns` takes over the DNS service's address by iptables, and `addons.kubeProxy.mode: nftables` would pass it by",
+                "`addons.nodeLocalDns` intercepts the DNS service's address with iptables, which `addons.kubeProxy.mode: nftables` bypasses",
                 "keep `iptables`, or leave the cache out",
             );
         }

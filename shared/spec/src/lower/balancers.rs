@@ -70,7 +70,7 @@ impl Lowering<'_, '_, '_> {
         }
         if !spec.target_group.arns.is_empty() {
             let message = "controllers are in the target group of the load balancer that Slipway makes";
-            let help = "write `managed: false` beside it to have them in these instead, or remove it";
+            let help = "write `managed: false` beside it to register the controllers in these target groups, or remove `targetGroup.arns`";
             self.report.error("load-balancer-choice", &arns_path, message, help);
         }
         if spec.dns_name.is_some() {
@@ -136,14 +136,14 @@ impl Lowering<'_, '_, '_> {
 
     fn same_region(&mut self, text: &str, path: &Path) {
         let Some(arn) = arn(text, "elasticloadbalancing") else { return };
-        let of = arn.region;
+        let arn_region = arn.region;
         if self.same_partition(Some(arn), path)
-            && let Some(region) = self.spec.region.as_deref().filter(|region| *region != of)
+            && let Some(region) = self.spec.region.as_deref().filter(|region| *region != arn_region)
         {
             self.report.error(
                 "other-region",
                 path,
-                format!("it lies in `{of}`, the cluster in `{region}`"),
+                format!("it lies in `{arn_region}`, the cluster in `{region}`"),
                 format!("name one of `{region}`"),
             );
         }

@@ -166,7 +166,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error("etcd-count", &at, message, "write 1, 3 or 5");
         } else if named > count {
             let message = format!("`nodes` describes {named} members, and `count` asks for {count}");
-            let help = format!("remove those that are too many, or write `count: {named}`");
+            let help = format!("remove the surplus entries, or write `count: {named}`");
             self.report.error("etcd-nodes", &path.key("nodes"), message, help);
         }
         count
@@ -237,16 +237,14 @@ impl Lowering<'_, '_, '_> {
                 "a private zone for `{domain}` would hide {name} from the nodes, which reach the API by it"
             );
             self.report.error("etcd-domain", path, message, help);
-        } else if OF_AWS
-            .iter()
-            .any(|of| domain == *of || domain.strip_suffix(of).is_some_and(|rest| rest.ends_with('.')))
-        {
+        } else if OF_AWS.iter().any(|aws_domain| {
+            domain == *aws_domain || domain.strip_suffix(aws_domain).is_some_and(|rest| rest.ends_with('.'))
+        }) {
             let message = format!("a private zone for `{domain}` would hide names of AWS from the nodes");
             self.report.error("etcd-domain", path, message, help);
-        } else if OF_MACHINES
-            .iter()
-            .any(|of| domain == *of || domain.strip_suffix(of).is_some_and(|rest| rest.ends_with('.')))
-        {
+        } else if OF_MACHINES.iter().any(|ec2_domain| {
+            domain == *ec2_domain || domain.strip_suffix(ec2_domain).is_some_and(|rest| rest.ends_with('.'))
+        }) {
             let message =
                 format!("a private zone for `{domain}` would hide the names that EC2 gives to machines");
             self.report.warning("etcd-domain", path, message, help);

@@ -212,15 +212,15 @@ impl Lowering<'_, '_, '_> {
     /// Reports what does not fit together in the settings of the controllers and of each pool.
     pub(super) fn kubelets_agree(&mut self) {
         let spec = self.spec;
-        let of = |path: Path| path.key("kubelet").key("config");
+        let config_path = |path: Path| path.key("kubelet").key("config");
         let (all, controllers) =
             (with_reserved(&spec.kubernetes.kubelet), with_reserved(&spec.controller.kubelet));
-        let all = (&all, of(Path::parse("kubernetes")));
-        let layers = [all.clone(), (&controllers, of(Path::parse("controller")))];
+        let all = (&all, config_path(Path::parse("kubernetes")));
+        let layers = [all.clone(), (&controllers, config_path(Path::parse("controller")))];
         self.kubelet_agrees(&layers);
         self.kubelet_reserves(&layers);
         for (index, pool) in spec.worker.node_pools.iter().enumerate() {
-            let place = of(Path::parse("worker").key("nodePools").index(index));
+            let place = config_path(Path::parse("worker").key("nodePools").index(index));
             let own = with_reserved(&pool.kubelet);
             let layers = [all.clone(), (&own, place)];
             self.kubelet_agrees(&layers);

@@ -201,21 +201,22 @@ impl Lowering<'_, '_, '_> {
 
     /// What must fit together in the settings of one kind of nodes, of which the last layer is their own.
     pub(super) fn kubelet_agrees(&mut self, layers: &Layers<'_>) {
-        let of = |field: &str| {
+        let value_of = |field: &str| {
             layers
                 .iter()
                 .rev()
                 .find_map(|(fields, place)| Some((fields.get(field)?.clone(), place.key(field))))
         };
         let value = |field: &str| {
-            let default = || DEFAULTS.iter().find(|(of, _)| *of == field)?.1.parse::<Value>().ok();
-            of(field).map(|(value, _)| value).filter(|value| !value.is_null()).or_else(default)
+            let default =
+                || DEFAULTS.iter().find(|(field_name, _)| *field_name == field)?.1.parse::<Value>().ok();
+            value_of(field).map(|(value, _)| value).filter(|value| !value.is_null()).or_else(default)
         };
         let length = |field: &str| value(field)?.as_str().and_then(nanoseconds);
         let number = |field: &str| value(field)?.as_i64();
         let text = |field: &str| value(field).map(|value| shown(&value)).unwrap_or_default();
         // The first of the fields that somebody wrote.
-        let place = |fields: &[&str]| fields.iter().find_map(|field| of(field)).map(|(_, place)| place);
+        let place = |fields: &[&str]| fields.iter().find_map(|field| value_of(field)).map(|(_, place)| place);
         let (grace, critical) = ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods");
         let (high, low) = ("imageGCHighThresholdPercent", "imageGCLowThresholdPercent");
         let (oldest, youngest) = ("imageMaximumGCAge", "imageMinimumGCAge");

@@ -65,15 +65,23 @@ impl Lowering<'_, '_, '_> {
     /// `gpu.nvidia` of a pool with those instance types.
     pub(super) fn nvidia(&mut self, spec: &PoolSpec, types: &[String], path: &Path) -> bool {
         let group = path.key("gpu").key("nvidia");
-        let known = |name: &String| Some((name.clone(), lookup(name).filter(|of| of.processor.is_some())?));
-        let accelerator =
-            |wanted| types.iter().filter_map(known).find(|(_, of)| of.accelerator == Some(wanted));
+        let known = |name: &String| {
+            Some((name.clone(), lookup(name).filter(|instance_type| instance_type.processor.is_some())?))
+        };
+        let accelerator = |wanted| {
+            types
+                .iter()
+                .filter_map(known)
+                .find(|(_, instance_type)| instance_type.accelerator == Some(wanted))
+        };
         let enabled = spec.gpu.nvidia.enabled == Some(true);
         if enabled {
             let without = types.iter().find(|name| {
                 let family = name.split('.').next().unwrap_or_default();
                 OF_AMD.contains(&family)
-                    || known(name).is_some_and(|(_, of)| of.accelerator != Some(Accelerator::Nvidia))
+                    || known(name).is_some_and(|(_, instance_type)| {
+                        instance_type.accelerator != Some(Accelerator::Nvidia)
+                    })
             });
             if let Some(name) = without {
                 self.report.error(

@@ -63,8 +63,12 @@ impl Lowering<'_, '_, '_> {
             .map(|first| first.instance_type.as_str());
         let instance_type = self.instance_type(spec.instance_type.as_deref().or(first), path);
         let mut types = vec![instance_type.clone()];
-        types
-            .extend(mixed_instances.iter().flat_map(|mixed| &mixed.types).map(|of| of.instance_type.clone()));
+        types.extend(
+            mixed_instances
+                .iter()
+                .flat_map(|mixed| &mixed.types)
+                .map(|weighted| weighted.instance_type.clone()),
+        );
         if mixed_instances.is_some() {
             self.one_architecture(&types, &path.key("mixedInstances"));
         }
@@ -237,8 +241,9 @@ impl Lowering<'_, '_, '_> {
                 "make one pool for each zone, with `subnets` in that zone alone",
             );
         }
-        if mixed.is_some_and(|mixed| mixed.types.iter().any(|of| of.weight.is_some_and(|weight| weight > 1)))
-        {
+        if mixed.is_some_and(|mixed| {
+            mixed.types.iter().any(|weighted| weighted.weight.is_some_and(|weight| weight > 1))
+        }) {
             let message =
                 "the cluster autoscaler counts a weighted instance as one node, the group as several";
             let help =

@@ -61,7 +61,7 @@ const LEAST_HDD_GIB: u32 = 125;
 const MOST_MAGNETIC_GIB: u32 = 1024;
 
 /// One of `volumeMounts` or `raid0Mounts`, whose keys are the same but for the devices.
-struct Given {
+struct MountSpec {
     path: Path,
     kind: MountKind,
     volume: VolumeSpec,
@@ -74,7 +74,7 @@ struct Given {
 impl Lowering<'_, '_, '_> {
     /// `volumeMounts`, `raid0Mounts` and `ephemeralStorage` of a pool with those instance types.
     pub(super) fn storage(&mut self, spec: &PoolSpec, types: &[String], path: &Path) -> Storage {
-        let given = given(spec, path);
+        let given = mount_specs(spec, path);
         let mut mounts: Vec<Mount> = Vec::new();
         for one in &given {
             self.devices(&one.devices, &mounts);
@@ -191,8 +191,8 @@ impl Lowering<'_, '_, '_> {
         mounts: &[Mount],
         path: &Path,
     ) -> Option<InstanceStore> {
-        let legacy = spec.ephemeral_image_storage.as_ref().filter(|of| of.enabled);
-        let modern = spec.ephemeral_storage.as_ref().filter(|of| of.enabled != Some(false));
+        let legacy = spec.ephemeral_image_storage.as_ref().filter(|store| store.enabled);
+        let modern = spec.ephemeral_storage.as_ref().filter(|store| store.enabled != Some(false));
         if legacy.is_some() && spec.ephemeral_storage.is_some() {
             let message = "`ephemeralImageStorage` and `ephemeralStorage` say the same";
             let place = path.key("ephemeralImageStorage");
@@ -201,15 +201,15 @@ impl Lowering<'_, '_, '_> {
         let key = if modern.is_some() { "ephemeralStorage" } else { "ephemeralImageStorage" };
         let group = path.key(key);
         let store = match (modern, legacy) {
-            (Some(of), _) => InstanceStore {
-                raid0: of.raid0.unwrap_or(true),
-                path: of.path.clone(),
-                file_system: of.filesystem.map_or_else(|| "xfs".to_owned(), word),
+            (Some(store), _) => InstanceStore {
+                raid0: store.raid0.unwrap_or(true),
+                path: store.path.clone(),
+                file_system: store.filesystem.map_or_else(|| "xfs".to_owned(), word),
             },
-            (None, Some(of)) => InstanceStore {
+            (None, Some(store)) => InstanceStore {
                 raid0: true,
                 path: None,
-                file_system: of.filesystem.map_or_else(|| "xfs".to_owned(), word),
+                file_system: store.filesystem.map_or_else(|| "xfs".to_owned(), word),
             },
             (None, None) => return None,
         };
@@ -225,8 +225,10 @@ impl Lowering<'_, '_, '_> {
             }
             None => {}
         }
-        let known = |name: &&String| lookup(name).filter(|of| of.processor.is_some());
-        if let Some(name) = types.iter().find(|name| known(name).is_some_and(|of| of.disks.is_none())) {
+        let known = |name: &&String| lookup(name).filter(|instance_type| instance_type.processor.is_some());
+        if let Some(name) =
+            types.iter().find(|name| known(name).is_some_and(|instance_type| instance_type.disks.is_none()))
+        {
             self.report.error(
                 "instance-store",
                 &group,
@@ -240,7 +242,7 @@ impl Lowering<'_, '_, '_> {
     /// The disks' own folders and the volumes': one would hide the other. Two at the very same `path` are told by that.
     fn apart(&mut self, store: &InstanceStore, key: &str, mounts: &[Mount], spec: &PoolSpec, path: &Path) {
         let folders = store.path.as_deref().map_or(SCRATCH.to_vec(), |folder| vec![folder]);
-        for one in given(spec, path) {
+        for one in mount_specs(spec, path) {
             let Some(mount) = one.mount.filter(|mount| mounts.iter().any(|other| other.path == *mount))
             else {
                 continue;
@@ -277,29 +279,29 @@ macro_rules! volume_of {
 }
 
 /// All that is to be mounted on volumes, in the order of the spec.
-fn given(spec: &PoolSpec, path: &Path) -> Vec<Given> {
-    let single = spec.volume_mounts.iter().enumerate().map(|(index, of)| {
+fn mount_specs(spec: &PoolSpec, path: &Path) -> Vec<MountSpec> {
+    let single = spec.volume_mounts.iter().enumerate().map(|(index, mount)| {
         let path = path.key("volumeMounts").index(index);
-        Given {
-            kind: of.kind.unwrap_or(MountKind::Gp3),
-            volume: volume_of!(of),
-            devices: of.device.iter().map(|device| (path.key("device"), device.clone())).collect(),
-            mount: of.path.clone(),
-            file_system: of.filesystem,
-            create_tmp: of.create_tmp,
+        MountSpec {
+            kind: mount.kind.unwrap_or(MountKind::Gp3),
+            volume: volume_of!(mount),
+            devices: mount.device.iter().map(|device| (path.key("device"), device.clone())).collect(),
+            mount: mount.path.clone(),
+            file_system: mount.filesystem,
+            create_tmp: mount.create_tmp,
             path,
         }
     });
-    let arrays = spec.raid0_mounts.iter().enumerate().map(|(index, of)| {
+    let arrays = spec.raid0_mounts.iter().enumerate().map(|(index, mount)| {
         let path = path.key("raid0Mounts").index(index);
-        let devices = of.devices.iter().enumerate();
-        Given {
-            kind: of.kind.unwrap_or(MountKind::Gp3),
-            volume: volume_of!(of),
+        let devices = mount.devices.iter().enumerate();
+        MountSpec {
+            kind: mount.kind.unwrap_or(MountKind::Gp3),
+            volume: volume_of!(mount),
             devices: devices.map(|(at, device)| (path.key("devices").index(at), device.clone())).collect(),
-            mount: of.path.clone(),
-            file_system: of.filesystem,
-            create_tmp: of.create_tmp,
+            mount: mount.path.clone(),
+            file_system: mount.filesystem,
+            create_tmp: mount.create_tmp,
             path,
         }
     });

@@ -308,7 +308,9 @@ impl Lowering<'_, '_, '_> {
             else {
                 continue;
             };
-            let Some((_, name)) = public.iter().find(|(of, _)| of == zone).or(public.first()) else {
+            let Some((_, name)) =
+                public.iter().find(|(subnet_zone, _)| subnet_zone == zone).or(public.first())
+            else {
                 self.report.error(
                     "no-public-subnet",
                     path,

@@ -58,7 +58,7 @@ impl Lowering<'_, '_, '_> {
             RootImage::AmazonLinux if size < AL2023_GIB => {
                 let message = format!("Amazon Linux 2023 does not fit on {size} GiB: no machine would start");
                 let help =
-                    format!("write {AL2023_GIB} or more; {ROOT_GIB} leave room for images of containers");
+                    format!("write {AL2023_GIB} or more; {ROOT_GIB} GiB leaves room for container images");
                 self.report.error("volume", &place, message, help);
             }
             RootImage::Nvidia if size < NVIDIA_IMAGE_GIB => {

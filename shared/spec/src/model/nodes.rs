@@ -36,11 +36,11 @@ pub(crate) struct ControllerSpec {
     pub(crate) node_labels: BTreeMap<String, String>,
     /// Feature gates of these machines' components, besides `kubernetes.featureGates`.
     pub(crate) feature_gates: BTreeMap<String, bool>,
-    /// Settings of these kubelets, over those of `kubernetes.kubelet`.
+    /// Settings of these kubelets, which override those of `kubernetes.kubelet`.
     pub(crate) kubelet: KubeletSpec,
     /// The tenancy of the machines (`dedicated`: hardware of this account only); `default` unless given.
     pub(crate) tenancy: Option<Tenancy>,
-    /// Files that are written to each of these nodes, before anything else of theirs starts.
+    /// Files that are written to each of these nodes before its services start.
     pub(crate) custom_files: Vec<CustomFileSpec>,
     /// Systemd units on each of these nodes.
     pub(crate) custom_systemd_units: Vec<CustomUnitSpec>,
@@ -98,7 +98,7 @@ pub(crate) struct EtcdSpec {
     pub(crate) iam: IamSpec,
     /// The tenancy of the machines (`dedicated`: hardware of this account only); `default` unless given.
     pub(crate) tenancy: Option<Tenancy>,
-    /// Files that are written to each of these nodes, before anything else of theirs starts.
+    /// Files that are written to each of these nodes before its services start.
     pub(crate) custom_files: Vec<CustomFileSpec>,
     /// Systemd units on each of these nodes.
     pub(crate) custom_systemd_units: Vec<CustomUnitSpec>,
@@ -223,11 +223,11 @@ pub(crate) struct PoolSpec {
     pub(crate) taints: Vec<TaintSpec>,
     /// Feature gates of this pool's kubelets, besides `kubernetes.featureGates`.
     pub(crate) feature_gates: BTreeMap<String, bool>,
-    /// Settings of these kubelets, over those of `kubernetes.kubelet`.
+    /// Settings of these kubelets, which override those of `kubernetes.kubelet`.
     pub(crate) kubelet: KubeletSpec,
     /// The tenancy of the machines (`dedicated`: hardware of this account only); `default` unless given.
     pub(crate) tenancy: Option<Tenancy>,
-    /// Files that are written to each of these nodes, before anything else of theirs starts.
+    /// Files that are written to each of these nodes before its services start.
     pub(crate) custom_files: Vec<CustomFileSpec>,
     /// Systemd units on each of these nodes.
     pub(crate) custom_systemd_units: Vec<CustomUnitSpec>,

@@ -103,7 +103,7 @@ pub(crate) struct EphemeralStorageSpec {
     pub(crate) enabled: Option<bool>,
     /// Whether several are combined into one by RAID 0, which they are unless this is `false`; then each is mounted at `<path>/0`, `<path>/1`, ….
     pub(crate) raid0: Option<bool>,
-    /// Where they are mounted, for pods that ask for that path; unless given, container images, logs and the pods' scratch space lie on them.
+    /// The path at which they are mounted for pods; unless given, they store container images, logs and the pods' scratch space.
     pub(crate) path: Option<String>,
     /// Their file system; `xfs` unless given.
     pub(crate) filesystem: Option<FileSystemSpec>,

@@ -134,8 +134,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// Applies what is for `target` to its `value`, in order. A patch that does not apply, or may not, is reported and
-    /// leaves the value as it was.
+    /// Applies the patches of `target` to `value`, in order. A patch that fails or is forbidden is reported, and changes nothing.
     pub fn apply(&mut self, target: Target<'_>, value: &mut Value) {
         self.note(target);
         for (patch, used) in self.patches.iter().zip(&mut self.used) {

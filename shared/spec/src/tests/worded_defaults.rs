@@ -11,7 +11,7 @@ use super::schema::properties;
 const BASE: &str = include_str!("data/worded-defaults.yaml");
 
 /// How a default is held.
-enum Held {
+enum DefaultCheck {
     /// Leaving the key out is writing the first; the second, if there is one, makes another cluster.
     As(Value, Option<Value>),
     /// Leaving it out is a thing of its own, which no value says; that value makes another cluster.
@@ -19,12 +19,12 @@ enum Held {
     /// Nothing that the spec alone decides: the test that holds it.
     Elsewhere(&'static str),
 }
-use Held::{Absent, As, Elsewhere};
+use DefaultCheck::{Absent, As, Elsewhere};
 
 const LOCK: &str = "p1_a_newer_slipway_moves_no_version_that_is_pinned";
 const BY_CONTROLLERS: &str = "a_single_controller_gets_single_replicas_and_no_budget_that_holds_up_its_drain";
 
-fn worded_defaults() -> Vec<(&'static str, Held)> {
+fn worded_defaults() -> Vec<(&'static str, DefaultCheck)> {
     let name = |names: &[&str]| Value::Array(names.iter().map(|name| json!({"name": name})).collect());
     let on = |on: bool| json!({"enabled": on});
     vec![

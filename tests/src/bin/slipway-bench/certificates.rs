@@ -7,7 +7,7 @@ use slipway_credentials::manifest::profile;
 use slipway_credentials::policy;
 use slipway_crypto::AwsLc;
 use slipway_crypto::timeline::{self, Row};
-use slipway_crypto::verify::{self, File, Found};
+use slipway_crypto::verify::{self, File, FileContent};
 use slipway_ports::{Crypto as _, Secret, Signer};
 
 use super::{Anyhow, PRODUCTION, RUNS, measure, row};
@@ -38,7 +38,7 @@ pub(crate) fn rates() -> Anyhow<()> {
             pems.iter().map(move |(name, pem)| File {
                 // A name of no known layout: no key is expected beside the certificate.
                 path: format!("{copy}.{name}.pem"),
-                found: Found::Bytes(Secret::new(pem.clone().into_bytes())),
+                found: FileContent::Bytes(Secret::new(pem.clone().into_bytes())),
                 mode: 0o600,
                 link: false,
             })

@@ -176,7 +176,7 @@ fn foreseen(release: &Rendering, roles: &BTreeSet<Role>, cluster: &Cluster, name
         }
         node.credentials_digest = other;
     }
-    let plan = plan(&Baseline::whole(Some(release.clone())), &renewed, &cluster.rollout);
+    let plan = plan(&Baseline::single_release(Some(release.clone())), &renewed, &cluster.rollout);
     let renewed = roles.iter().map(|role| (role.clone(), vec![name.to_owned()])).collect();
     plan.with_renewal(&RenewalPlan { replaced: replaced(cluster, &renewed), ..RenewalPlan::default() })
 }

@@ -4,9 +4,9 @@ use serde_json::Value;
 use slipway_aws::{DriftStatus, GroupSettings};
 use slipway_core::role::Role;
 
-use super::{About, Course, Drift, Finding, Level, Sides, Standing, Wanted, WantedGroup};
+use super::{About, Course, Drift, Finding, GroupInRelease, Level, Sides, StackInRelease, Standing};
 
-pub(super) fn of_stack(about: &About<'_>, standing: &Standing, wanted: &Wanted) -> Vec<Finding> {
+pub(super) fn of_stack(about: &About<'_>, standing: &Standing, wanted: &StackInRelease) -> Vec<Finding> {
     let mut all = Vec::new();
     for group in &wanted.groups {
         let Some(there) = standing.groups.get(&group.name) else {
@@ -22,13 +22,13 @@ pub(super) fn of_stack(about: &About<'_>, standing: &Standing, wanted: &Wanted) 
     all
 }
 
-fn name(about: &About<'_>, group: &WantedGroup) -> String {
+fn name(about: &About<'_>, group: &GroupInRelease) -> String {
     format!("{} group {}", about.stack.name, group.name)
 }
 
 /// Auto Scaling has no such group. Drift detection says so as well, if it has looked.
-fn missing(about: &About<'_>, standing: &Standing, group: &WantedGroup) -> Option<Finding> {
-    let told = match &standing.drift {
+fn missing(about: &About<'_>, standing: &Standing, group: &GroupInRelease) -> Option<Finding> {
+    let reported_by_drift = match &standing.drift {
         Drift::Looked { drifts, .. } => drifts
             .iter()
             .any(|drift| drift.logical_id == group.logical_id && drift.status == DriftStatus::Deleted),
@@ -36,12 +36,12 @@ fn missing(about: &About<'_>, standing: &Standing, group: &WantedGroup) -> Optio
     };
     let help = format!("CloudFormation makes it again by a drift-aware change set: {}", about.revert());
     let message = "Auto Scaling has no such group, and it was rolled out".to_owned();
-    (!told).then(|| about.finding(Level::Differs, &name(about, group), message, help))
+    (!reported_by_drift).then(|| about.finding(Level::Differs, &name(about, group), message, help))
 }
 
 /// Slipway suspends no process. AWS suspends some by itself, "for example, if the group has been trying to launch instances for over 24 hours but
 /// has not succeeded" (EC2 Auto Scaling user guide, "Suspend and resume processes").
-fn of_processes(about: &About<'_>, group: &WantedGroup, there: &GroupSettings) -> Option<Finding> {
+fn of_processes(about: &About<'_>, group: &GroupInRelease, there: &GroupSettings) -> Option<Finding> {
     if there.suspended.is_empty() {
         return None;
     }
@@ -61,7 +61,7 @@ fn of_processes(about: &About<'_>, group: &WantedGroup, there: &GroupSettings) -
 }
 
 /// The sizes. A desired capacity is an autoscaler's or a rollout's, as long as it is within what the spec asks for.
-fn of_sizes(about: &About<'_>, group: &WantedGroup, there: &GroupSettings) -> Option<Finding> {
+fn of_sizes(about: &About<'_>, group: &GroupInRelease, there: &GroupSettings) -> Option<Finding> {
     // A rollout that did not succeed may have left the machines that it had launched ahead.
     let most = match about.read.course {
         Course::Settled => group.nodes.max,
@@ -121,7 +121,7 @@ fn of_sizes(about: &About<'_>, group: &WantedGroup, there: &GroupSettings) -> Op
 fn of_template(
     about: &About<'_>,
     standing: &Standing,
-    group: &WantedGroup,
+    group: &GroupInRelease,
     there: &GroupSettings,
 ) -> Option<Finding> {
     let Drift::Looked { drifts, .. } = &standing.drift else { return None };

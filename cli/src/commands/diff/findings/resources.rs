@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use slipway_aws::{Difference, DifferenceKind, DriftStatus, ResourceDrift};
 
-use super::{About, Course, Drift, Finding, GROUP, Level, Sides, Standing, Wanted};
+use super::{About, Course, Drift, Finding, GROUP, Level, Sides, StackInRelease, Standing};
 
-pub(super) fn of_stack(about: &About<'_>, standing: &Standing, wanted: &Wanted) -> Vec<Finding> {
+pub(super) fn of_stack(about: &About<'_>, standing: &Standing, wanted: &StackInRelease) -> Vec<Finding> {
     let (drifts, failure) = match &standing.drift {
         Drift::Looked { drifts, failure } => (drifts, failure),
         Drift::NotNow | Drift::Refused(_) | Drift::NotInTime | Drift::SomebodyElses => {
@@ -76,7 +76,7 @@ fn not_looked_at(about: &About<'_>, standing: &Standing) -> Finding {
 fn of_resource(
     about: &About<'_>,
     standing: &Standing,
-    wanted: &Wanted,
+    wanted: &StackInRelease,
     drift: &ResourceDrift,
 ) -> Option<Finding> {
     let name = format!("{} {} ({})", about.stack.name, drift.logical_id, drift.kind);

@@ -34,13 +34,13 @@ fn stack(name: &str, kind: StackKind, role: Role, (min, most, max): (u32, u32, u
     let tags = BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]);
     let logical_id = "Nodes".to_owned();
     let nodes = GroupSize { min, max: most };
-    let wanted = Wanted {
+    let wanted = StackInRelease {
         kind,
         sha256: sha256_hex(body.as_bytes()),
         template,
         template_key: format!("clusters/c/templates/{name}/1.json"),
         tags: tags.clone(),
-        groups: vec![WantedGroup { name: group.clone(), logical_id, role, min, max, nodes }],
+        groups: vec![GroupInRelease { name: group.clone(), logical_id, role, min, max, nodes }],
     };
     let used = json!({"LaunchTemplate": {"LaunchTemplateId": "lt-1", "Version": "7"}});
     let drifts = vec![

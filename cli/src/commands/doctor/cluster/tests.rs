@@ -166,7 +166,7 @@ fn what_a_spec_may_not_use_and_what_its_parameters_lack_are_problems() {
     assert!(all.len() == 1 && all[0].starts_with("ok cluster.yaml: accepted"), "{all:?}");
 
     let diagnostic = |severity| {
-        let mut one = Diagnostic::whole("zone", "hosted zone Z1 is not listed");
+        let mut one = Diagnostic::for_whole_spec("zone", "hosted zone Z1 is not listed");
         one.severity = severity;
         one.help = Some("sam deploy HostedZoneIds=Z1".to_owned());
         one

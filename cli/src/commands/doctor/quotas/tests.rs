@@ -47,12 +47,14 @@ fn the_families_are_those_of_the_quotas() {
         ("mac2.metal", None),
         ("q9.large", None),
     ] {
-        assert_eq!(Family::of(name), family, "{name}");
+        assert_eq!(Family::from_instance_type(name), family, "{name}");
     }
     // Every Linux type that is known here has a quota that is known here, but for those of the first years, which EC2 starts no more.
     let gone = ["mac", "cc1.", "cc2.", "cg1.", "cr1.", "hi1.", "hs1."];
     let unknown: Vec<String> = slipway_spec::instance_types::names()
-        .filter(|name| Family::of(name).is_none() && !gone.iter().any(|start| name.starts_with(start)))
+        .filter(|name| {
+            Family::from_instance_type(name).is_none() && !gone.iter().any(|start| name.starts_with(start))
+        })
         .collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }
@@ -64,7 +66,7 @@ fn amount(needs: &Needs, limit: Limit) -> u64 {
 
 #[test]
 fn a_cluster_needs_what_its_stacks_make() {
-    let least = Needs::of(&cluster(include_str!("../../../../../examples/minimal.yaml")));
+    let least = Needs::for_cluster(&cluster(include_str!("../../../../../examples/minimal.yaml")));
     let of = |limit| amount(&least, limit);
     assert_eq!(
         (of(Limit::Vpcs), of(Limit::Balancers), of(Limit::NatGateways), of(Limit::Addresses)),
@@ -72,13 +74,13 @@ fn a_cluster_needs_what_its_stacks_make() {
     );
     // Two gateways, each with an address of its own that exists; then one without.
     let text = include_str!("../../../../../examples/nat-per-zone.yaml");
-    let zones = Needs::of(&cluster(text));
+    let zones = Needs::for_cluster(&cluster(text));
     assert_eq!((amount(&zones, Limit::NatGateways), amount(&zones, Limit::Addresses)), (2, 0), "{zones:?}");
     assert!(zones.nat_gateways.values().all(|number| *number == 1), "{zones:?}");
     let text = text.replace("    natGateway:\n      eipAllocationId: eipalloc-0123456789abcdef0\n", "");
-    let zones = Needs::of(&cluster(&text));
+    let zones = Needs::for_cluster(&cluster(&text));
     assert_eq!((amount(&zones, Limit::NatGateways), amount(&zones, Limit::Addresses)), (2, 1), "{zones:?}");
-    let given = Needs::of(&cluster(include_str!("../../../../../examples/existing-vpc.yaml")));
+    let given = Needs::for_cluster(&cluster(include_str!("../../../../../examples/existing-vpc.yaml")));
     assert_eq!((amount(&given, Limit::Vpcs), amount(&given, Limit::Balancers)), (0, 2));
 }
 
@@ -102,7 +104,7 @@ fn of_several_types_the_one_counts_of_which_most_vcpus_may_run() {
 
 #[test]
 fn the_spot_part_of_a_pool_counts_for_the_quota_of_spot_instances() {
-    let needs = Needs::of(&cluster(include_str!("../../../../../examples/spot.yaml")));
+    let needs = Needs::for_cluster(&cluster(include_str!("../../../../../examples/spot.yaml")));
     let all: BTreeMap<String, u32> = needs.types().into_iter().map(|name| (name, 2)).collect();
     let amounts = needs.amounts(&all);
     let spot = amounts.get(&(Limit::SpotVcpus("L-34B43A08"), None)).copied().unwrap();

@@ -21,8 +21,8 @@ pub(in super::super) async fn quotas(
     stands: Option<&Cluster>,
     now: Timestamp,
 ) -> QuotasRead {
-    let needs = Needs::of(cluster);
-    let present = stands.map(Needs::of).unwrap_or_default();
+    let needs = Needs::for_cluster(cluster);
+    let present = stands.map(Needs::for_cluster).unwrap_or_default();
     let types: BTreeSet<String> = needs.types().union(&present.types()).cloned().collect();
     let vcpus = read(aws.vcpus(&types).await);
     let no_types = match &vcpus {

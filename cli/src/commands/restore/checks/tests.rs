@@ -19,7 +19,7 @@ fn urls(numbers: &[u32]) -> BTreeMap<String, String> {
 }
 
 fn answered(sha256: &str, bumped: bool) -> Result<Restored, String> {
-    let mark = RestoreMark::of("20261121T204500Z".to_owned(), "t".to_owned(), String::new());
+    let mark = RestoreMark::new("20261121T204500Z".to_owned(), "t".to_owned(), String::new());
     let mark = RestoreMark { sha256: sha256.to_owned(), bumped, started: true, ..mark };
     let kept_aside = Some("/var/lib/etcd/data.before-1".to_owned());
     Ok(Restored { changed: true, mark, kept_aside, etcd: RestoredEtcd::Serving, reason: None })
@@ -35,7 +35,10 @@ fn all_members_that_are_deployed_are_restored_or_none() {
     let refused = must_be_whole("prod", &members(&[0, 2]), &urls(&[0, 1, 2])).unwrap_err().to_string();
     assert!(refused.contains("etcd-1 has no machine"), "{refused}");
     let refused = must_be_whole("prod", &members(&[0, 1]), &urls(&[0])).unwrap_err().to_string();
-    assert!(refused.contains("etcd-1 has a machine, and no deployed release has it"), "{refused}");
+    assert!(
+        refused.contains("etcd-1 has a machine, but no deployed release contains this member"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -159,7 +162,9 @@ fn the_record_of_another_snapshot_says_nothing_of_this_one() {
     let judge = |record: Option<&[u8]>, given: Option<&str>, unverified| {
         wanted("prod", &one, record, given, unverified).map_err(|error| error.to_string())
     };
-    let said = |sha256: Option<&str>, by_person| Ok(Wanted { sha256: sha256.map(str::to_owned), by_person });
+    let said = |sha256: Option<&str>, by_person| {
+        Ok(ExpectedDatabase { sha256: sha256.map(str::to_owned), by_person })
+    };
     let true_record = record(&one.key, TIME, &good);
     assert_eq!(judge(Some(&true_record), None, false), said(Some(&good), false));
     // What a person says counts more.
@@ -181,7 +186,7 @@ fn the_record_of_another_snapshot_says_nothing_of_this_one() {
 #[test]
 fn all_members_must_find_the_wanted_database_and_doubts_are_a_persons_to_settle() {
     let judge = |answer: Result<Restored, String>, sha256: Option<&str>, by_person| {
-        let wanted = Wanted { sha256: sha256.map(str::to_owned), by_person };
+        let wanted = ExpectedDatabase { sha256: sha256.map(str::to_owned), by_person };
         must_be_wanted("prod", &answers(vec![answered("a", true), answer]), &wanted)
             .map_err(|error| error.to_string())
     };
@@ -205,7 +210,7 @@ fn all_members_must_find_the_wanted_database_and_doubts_are_a_persons_to_settle(
 fn the_question_shows_what_the_database_must_be_and_who_says_so() {
     let one = Snapshot::scheduled(TIME, "2026-11-21T20:45:09Z".parse().unwrap());
     let shown = |sha256: Option<&str>, by_person| {
-        let wanted = Wanted { sha256: sha256.map(str::to_owned), by_person };
+        let wanted = ExpectedDatabase { sha256: sha256.map(str::to_owned), by_person };
         about("prod", &one, &wanted, &members(&[0]), one.stored_at)
     };
     assert!(shown(Some("a1b2"), true).contains("the SHA-256 a1b2, as you say"));

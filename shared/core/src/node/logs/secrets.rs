@@ -23,12 +23,18 @@ pub(super) fn without_secrets(messages: &[&str]) -> Vec<String> {
     let lines: Vec<(usize, &str)> = messages
         .iter()
         .enumerate()
-        .flat_map(|(of, message)| message.split(['\n', '\r']).map(move |line| (of, line)))
+        .flat_map(|(message_index, message)| {
+            message.split(['\n', '\r']).map(move |line| (message_index, line))
+        })
         .collect();
     let keys = of_private_keys(&lines.iter().map(|(_, line)| *line).collect::<Vec<_>>());
     let mut clean: Vec<Vec<String>> = vec![Vec::new(); messages.len()];
-    for ((of, line), is_key) in lines.into_iter().zip(keys) {
-        clean[of].push(if is_key { KEY_REMOVED.to_owned() } else { line_without_secrets(&harmless(line)) });
+    for ((message_index, line), is_key) in lines.into_iter().zip(keys) {
+        clean[message_index].push(if is_key {
+            KEY_REMOVED.to_owned()
+        } else {
+            line_without_secrets(&harmless(line))
+        });
     }
     clean
         .into_iter()
@@ -43,13 +49,13 @@ pub(super) fn without_secrets(messages: &[&str]) -> Vec<String> {
 fn of_private_keys(lines: &[&str]) -> Vec<bool> {
     let mut of_key = vec![false; lines.len()];
     // How many more lines the key can have that has begun.
-    let mut left = 0_usize;
+    let mut key_lines_left = 0_usize;
     for (place, line) in lines.iter().enumerate() {
         let names_key = line.contains("PRIVATE KEY");
-        of_key[place] = left > 0 || names_key;
-        left = left.saturating_sub(1);
+        of_key[place] = key_lines_left > 0 || names_key;
+        key_lines_left = key_lines_left.saturating_sub(1);
         if line.contains("-----END") {
-            left = 0;
+            key_lines_left = 0;
             if names_key {
                 // It may have begun before the oldest line that is shown.
                 let is_of_it = |line: &str| line.trim().bytes().all(is_base64);
@@ -58,7 +64,7 @@ fn of_private_keys(lines: &[&str]) -> Vec<bool> {
                 }
             }
         } else if names_key && line.trim_end().ends_with("-----") {
-            left = MOST_KEY_LINES;
+            key_lines_left = MOST_KEY_LINES;
         }
     }
     of_key

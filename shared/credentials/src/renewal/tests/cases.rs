@@ -394,7 +394,7 @@ fn what_is_broken_is_found_and_the_rest_goes_on() {
     has("has no data about the certificate front-proxy-client");
     has("apiserver is not valid before");
     has("apiserver: weak");
-    has("the inventory says of apiserver that it is valid from");
+    has("the inventory says that apiserver is valid from");
     assert!(decision.findings.iter().all(|found| !found.key.is_empty() && !found.help.is_empty()));
     // What is lost in the store is known by the inventory, and is renewed all the same.
     let control_plane = &names(&decision)[&Group::ControlPlane];

@@ -38,7 +38,7 @@ fn reported(
     hours: i64,
     held: &[(&str, &str, Timestamp)],
 ) -> Reported {
-    let held = held.iter().map(|(asset, fingerprint, ends)| Held {
+    let held = held.iter().map(|(asset, fingerprint, ends)| LeafOnNode {
         asset: (*asset).to_owned(),
         fingerprint: (*fingerprint).to_owned(),
         ends: *ends,

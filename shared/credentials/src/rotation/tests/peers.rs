@@ -195,14 +195,19 @@ impl World {
         }
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> KnownNodes {
         let mut machines: BTreeMap<Role, BTreeSet<String>> = BTreeMap::new();
         for (name, node) in &self.nodes {
             machines.entry(node.role.clone()).or_default().insert(name.clone());
         }
         let boots =
             self.templates.iter().map(|(role, digest)| (role.clone(), BTreeSet::from([digest.clone()])));
-        Seen { nodes: self.reported.clone(), machines, boots_with: boots.collect(), ..Seen::default() }
+        KnownNodes {
+            nodes: self.reported.clone(),
+            machines,
+            boots_with: boots.collect(),
+            ..KnownNodes::default()
+        }
     }
 
     fn pick(&self, index: &Index) -> String {

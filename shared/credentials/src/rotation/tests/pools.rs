@@ -12,7 +12,7 @@ fn p6_a_machine_of_a_pool_that_left_the_spec_holds_up_the_stage_until_it_trusts_
         vault.begin(name).unwrap();
         let all = vault.all();
         vault.cluster.pools.clear();
-        let behind = |change: &dyn Fn(&mut Seen)| {
+        let behind = |change: &dyn Fn(&mut KnownNodes)| {
             let mut seen = all.clone();
             change(&mut seen);
             match next(&vault.cluster, &vault.manifest, name, &seen, vault.now).unwrap() {
@@ -23,7 +23,7 @@ fn p6_a_machine_of_a_pool_that_left_the_spec_holds_up_the_stage_until_it_trusts_
         };
         assert_eq!(behind(&|_| {}), Vec::<String>::new(), "{name}: all trust it");
         let machine = "i-pool-general-1";
-        let old = |seen: &mut Seen| {
+        let old = |seen: &mut KnownNodes| {
             seen.nodes.get_mut(&general).unwrap().get_mut(machine).unwrap().credentials =
                 Some(before.clone());
         };
@@ -31,7 +31,7 @@ fn p6_a_machine_of_a_pool_that_left_the_spec_holds_up_the_stage_until_it_trusts_
         assert_eq!(waits.iter().any(|wait| wait.starts_with(machine)), holds, "{name}: {waits:?}");
         assert_eq!(waits.iter().any(|wait| wait.contains("is no longer in the spec")), holds, "{waits:?}");
         // It is gone, and another has never reported.
-        let gone = |seen: &mut Seen| {
+        let gone = |seen: &mut KnownNodes| {
             old(seen);
             seen.machines.insert(general.clone(), ["i-pool-general-0".to_owned()].into());
         };

@@ -9,14 +9,14 @@ use slipway_core::node::{Base, NodeStatus};
 use slipway_core::release::Rendering;
 use slipway_core::role::Role;
 use slipway_credentials::renewal;
-use slipway_credentials::rotation::{NodeReport, Seen, UnreadableReport};
+use slipway_credentials::rotation::{KnownNodes, NodeReport, UnreadableReport};
 use slipway_ports::{Listing, Objects};
 use slipway_rollout::Rollout;
 use slipway_rollout::fleet::Lifecycle;
 
 use crate::error::{FlowError, FlowResult};
 use crate::ports::Groups;
-use crate::store::{self, AT_A_TIME, MOST_KEPT_BYTES, Told};
+use crate::store::{self, AT_A_TIME, MOST_KEPT_BYTES, NodeObject};
 
 /// The existing machines by role, as Auto Scaling lists them. Roles that were not queried are missing.
 pub type Machines = BTreeMap<Role, BTreeSet<String>>;
@@ -36,7 +36,11 @@ type DeployedReleases = Vec<(Option<String>, Arc<Rendering>)>;
 /// # Errors
 /// If a port fails, or a deployed release is lost, because then it is unknown what machines boot with; or if the reports of a role without a
 /// group are too many to be read.
-pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster: &str) -> FlowResult<Seen> {
+pub async fn see<A: Objects + Listing>(
+    assets: &A,
+    groups: &impl Groups,
+    cluster: &str,
+) -> FlowResult<KnownNodes> {
     let standing = deployed_releases(assets, cluster).await?;
     let boots_with = boots_with(&standing);
     // A machine that is being drained still has pods that communicate, so it counts until it is gone. So does one in standby, and a worker that
@@ -51,8 +55,8 @@ pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster
         Lifecycle::Terminating => false,
     });
     let arns = arns.await?;
-    let mut seen = Seen { boots_with, ..Seen::default() };
-    let mut of: Vec<(Role, String, String)> = Vec::new();
+    let mut seen = KnownNodes { boots_with, ..KnownNodes::default() };
+    let mut reports: Vec<(Role, String, String)> = Vec::new();
     for role in seen.boots_with.keys() {
         let name = role.to_string();
         let nodes = match arns.get(role) {
@@ -63,18 +67,18 @@ pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster
                 .collect(),
             None => reported(assets, cluster, role).await?,
         };
-        of.extend(nodes.into_iter().map(|(node, key)| (role.clone(), node, key)));
+        reports.extend(nodes.into_iter().map(|(node, key)| (role.clone(), node, key)));
     }
-    let reads = of.into_iter().map(|(role, node, key)| async move {
-        let told = report(assets, &role, &node, &key).await?;
-        FlowResult::Ok((role, node, key, told))
+    let reads = reports.into_iter().map(|(role, node, key)| async move {
+        let report = report(assets, &role, &node, &key).await?;
+        FlowResult::Ok((role, node, key, report))
     });
     let heard: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
-    for (role, node, key, told) in heard {
-        match told {
-            Told::Nothing => {}
-            Told::Read(report) => drop(seen.nodes.entry(role).or_default().insert(node, report)),
-            Told::Unreadable(problem) => {
+    for (role, node, key, report) in heard {
+        match report {
+            NodeObject::Missing => {}
+            NodeObject::Read(report) => drop(seen.nodes.entry(role).or_default().insert(node, report)),
+            NodeObject::Unreadable(problem) => {
                 seen.unreadable.entry(role).or_default().insert(node, UnreadableReport { key, problem });
             }
         }
@@ -140,24 +144,25 @@ pub async fn report(
     role: &Role,
     node: &str,
     key: &str,
-) -> FlowResult<Told<NodeReport>> {
-    let status = match store::told::<NodeStatus>(assets, key, NodeStatus::MOST_BYTES).await? {
-        Told::Nothing => return Ok(Told::Nothing),
-        Told::Read(status) => status,
-        Told::Unreadable(why) => return Ok(Told::Unreadable(why)),
+) -> FlowResult<NodeObject<NodeReport>> {
+    let status = match store::read_node_object::<NodeStatus>(assets, key, NodeStatus::MOST_BYTES).await? {
+        NodeObject::Missing => return Ok(NodeObject::Missing),
+        NodeObject::Read(status) => status,
+        NodeObject::Unreadable(why) => return Ok(NodeObject::Unreadable(why)),
     };
     // A node can write whatever it likes, also about another one.
-    if status.role != role.to_string() || status.instance.as_ref().is_some_and(|of| of.id != node) {
-        let of = status.instance.as_ref().map_or("no machine", |of| of.id.as_str());
-        let claim = format!("it claims to be from {} ({of})", status.role);
-        return Ok(Told::Unreadable(store::short(&claim)));
+    if status.role != role.to_string() || status.instance.as_ref().is_some_and(|instance| instance.id != node)
+    {
+        let instance = status.instance.as_ref().map_or("no machine", |instance| instance.id.as_str());
+        let claim = format!("it claims to be from {} ({instance})", status.role);
+        return Ok(NodeObject::Unreadable(store::short(&claim)));
     }
     let report = NodeReport::from(&status);
     let serves = report.serves.iter().map(|(name, fingerprint)| name.len() + fingerprint.len());
     let kept = serves.sum::<usize>() + report.credentials.as_ref().map_or(0, String::len);
     Ok(match kept <= MOST_KEPT_BYTES {
-        true => Told::Read(report),
-        false => Told::Unreadable(format!(
+        true => NodeObject::Read(report),
+        false => NodeObject::Unreadable(format!(
             "its digest and fingerprints have {kept} bytes, and those of an agent have {MOST_KEPT_BYTES} at most"
         )),
     })
@@ -205,7 +210,7 @@ async fn machine_arns(
             let arns = group.machine_arns;
             let there = group.machines.into_iter().filter(|(_, machine)| counts(machine.lifecycle));
             let there = there.map(|(instance, _)| {
-                let arn = arns.of(&instance);
+                let arn = arns.arn_of(&instance);
                 (instance, arn)
             });
             machines.entry(role.clone()).or_default().extend(there);

@@ -36,7 +36,7 @@ impl World {
             bumped: true,
             bump: Some(*bump),
             started: *stage == RestoreStage::Whole,
-            ..RestoreMark::of(snapshot.clone(), token.clone(), initial_cluster(members))
+            ..RestoreMark::new(snapshot.clone(), token.clone(), initial_cluster(members))
         };
         if let Some(wanted) = sha256.as_ref().filter(|wanted| **wanted != mark.sha256) {
             let message =

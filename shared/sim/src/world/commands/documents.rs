@@ -23,7 +23,7 @@ struct Document {
 /// A document, as the sender of a command sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentFacts {
-    /// Its name.
+    /// The document's name.
     pub name: &'static str,
     /// The names of its parameters, in the order of the template, and their defaults.
     pub parameters: Vec<(&'static str, Option<&'static str>)>,

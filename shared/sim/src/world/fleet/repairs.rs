@@ -78,7 +78,7 @@ impl World {
         let (workers, now) = (self.workers(cluster), self.now);
         let Some(found) = self.fleet.clusters.get_mut(cluster) else { return };
         let watch = found.watches.entry(controller.to_owned()).or_default();
-        watch.look(&workers, u64::try_from(now.as_second()).unwrap_or_default());
+        watch.record(&workers, u64::try_from(now.as_second()).unwrap_or_default());
         let ill = how.decide(&workers, watch, &found.repairs, now);
         for one in ill.into_iter().filter(|one| one.verdict == Verdict::Repair) {
             if self.refuses_writes(cluster) {

@@ -45,17 +45,17 @@ pub(super) struct Own<'a> {
     old: &'a Map<String, Value>,
     new: &'a Map<String, Value>,
     /// What the rendered template has for each of [`NAMING`].
-    said: BTreeMap<&'static str, Vec<&'a Value>>,
+    own_names: BTreeMap<&'static str, Vec<&'a Value>>,
     /// What the names of the exports begin with that it imports.
     imports: BTreeSet<&'a str>,
 }
 
 impl<'a> Own<'a> {
     pub(super) fn new(before: &'a Value, old: &'a Map<String, Value>, new: &'a Map<String, Value>) -> Self {
-        let mut own = Self { old, new, said: BTreeMap::new(), imports: BTreeSet::new() };
+        let mut own = Self { old, new, own_names: BTreeMap::new(), imports: BTreeSet::new() };
         walk(before, &mut |key, value| {
             if let Some(name) = NAMING.into_iter().find(|name| *name == key) {
-                own.said.entry(name).or_default().extend(each(value));
+                own.own_names.entry(name).or_default().extend(each(value));
             }
             if key == "Fn::ImportValue" {
                 own.imports.extend(value.as_str().and_then(stack_of));
@@ -99,7 +99,7 @@ impl<'a> Own<'a> {
 
     fn has(&self, key: &str, value: &Value) -> bool {
         let imported = value.get("Fn::ImportValue").and_then(Value::as_str).and_then(stack_of);
-        self.said.get(key).is_some_and(|said| said.contains(&value))
+        self.own_names.get(key).is_some_and(|values| values.contains(&value))
             || referred(value).is_some_and(|name| self.new.contains_key(name))
             || imported.is_some_and(|stack| self.imports.contains(stack))
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Refusal;
 
-/// What `after` refers to and does not have, unless `before` was so already.
+/// References in `after` without a target, except those that `before` already had.
 pub(super) fn dangling(before: &Value, after: &Value) -> Vec<Refusal> {
     let known = missing(before);
     missing(after)

@@ -36,14 +36,14 @@ fn composing<'v>(template: &Value, value: &'v Value, found: &mut Vec<&'v Value>)
 
 /// Whether a text has such a reference, or the beginning of one that goes on with something unknown.
 fn may_refer(text: &str) -> bool {
-    let goes_on = |rest: &[u8]| {
+    let may_continue = |rest: &[u8]| {
         REFERENCES.iter().any(|reference| {
             let same = rest.iter().zip(reference.as_bytes()).take_while(|(one, other)| one == other).count();
             same < reference.len() && rest.get(same) == Some(&(UNKNOWN as u8))
         })
     };
     REFERENCES.iter().any(|reference| text.contains(reference))
-        || text.match_indices('{').any(|(at, _)| goes_on(&text.as_bytes()[at..]))
+        || text.match_indices('{').any(|(at, _)| may_continue(&text.as_bytes()[at..]))
 }
 
 /// What a value comes to, as far as it can be known.

@@ -99,7 +99,7 @@ impl Rendered {
         printer: &Printer,
     ) -> Result<Option<Prepared>, CliError> {
         let registry = LocalRegistry::new(false);
-        let baseline = Baseline::whole(Some(self.before.clone()));
+        let baseline = Baseline::single_release(Some(self.before.clone()));
         let (site, cluster, source) = (&self.site, &self.cluster.name, &self.source);
         match super::prepared(objects, keys, &registry, site, cluster, source, &baseline).await? {
             Ok(prepared) => Ok(Some(prepared)),
