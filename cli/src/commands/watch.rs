@@ -198,7 +198,7 @@ pub(crate) async fn to_the_end(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Upload {
     /// It was processed, or is so old that it left no status.
-    LastOutput,
+    Seen,
     /// It may be in the process of being rendered.
     Fresh,
 }

@@ -119,7 +119,7 @@ async fn a_member_that_is_terminated_stops_etcd_frees_its_volume_and_lets_its_ho
 #[tokio::test]
 async fn what_is_said_once_or_of_another_instance_stops_nothing() {
     let mut site = Site::start(&member("production", "127.0.0.1")).await;
-    site.again = Duration::from_millis(300);
+    site.between_readings = Duration::from_millis(300);
     for (path, value) in [(TARGET, Some("InService")), (TARGET, None), ("instance-id", Some("i-2"))] {
         site.imds.set("instance-id", Some(INSTANCE));
         site.imds.set(TARGET, Some("Terminated"));

@@ -61,7 +61,7 @@ impl Scene {
     }
 
     fn look(&mut self) {
-        self.watch.look(&self.workers, self.at_s);
+        self.watch.record(&self.workers, self.at_s);
     }
 
     /// The controller looks every 20 s.
