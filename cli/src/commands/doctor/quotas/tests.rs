@@ -166,7 +166,7 @@ fn each_lack_of_room_is_one_finding_with_its_cure() {
         "{fits:?}"
     );
     let later = one(&read(8, 13, Ok(Some(16.0)), Ok(4.0)));
-    assert!(later.level == Level::Warning && later.message.contains("which needs 13: "), "{later:?}");
+    assert!(later.level == Level::Warning && later.message.contains("needs 13: "), "{later:?}");
     let full = one(&read(13, 13, Ok(Some(16.0)), Ok(4.0)));
     assert_eq!(full.level, Level::Problem);
     assert!(full.message.ends_with("the quota L-1216C47A is 16, of which 4 are used"), "{full:?}");
