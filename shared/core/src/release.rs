@@ -170,6 +170,13 @@ impl Rendering {
         self
     }
 
+    /// The id of the same release without any credentials: two releases with one such id differ in credentials alone.
+    #[must_use]
+    pub fn id_without_credentials(&self) -> String {
+        let none = self.roles.keys().map(|role| (role.clone(), String::new())).collect();
+        self.clone().with_credentials(&none).id()
+    }
+
     /// The stack of that name.
     #[must_use]
     pub fn stack(&self, name: &str) -> Option<&Stack> {

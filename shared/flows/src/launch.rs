@@ -25,7 +25,8 @@ use slipway_plan::{Baseline, Plan};
 use slipway_ports::Objects;
 use slipway_rollout::fleet::{GroupView, Lifecycle};
 use slipway_rollout::{
-    Decision, Observed, Order, Pending, Rollout, StackStatus, ToObserve, Wanted, decide, to_observe,
+    Decision, Ended, Observed, Order, Pending, Rollout, RolloutResult, StackStatus, ToObserve, Wanted,
+    decide, to_observe,
 };
 
 use crate::error::{FlowError, FlowResult};
@@ -189,7 +190,11 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
         // What this invocation wrote itself is not read again: whoever wrote meanwhile makes the next write lose.
         let mut stored = match known.take() {
             Some(stored) => stored,
-            None => store::load::<Rollout>(ports.assets, &key).await?,
+            None => {
+                // What another invocation stored meanwhile is its own to perform.
+                is_ours = false;
+                store::load::<Rollout>(ports.assets, &key).await?
+            }
         };
         if wake.by == Waker::Look && stored.value.is_none() {
             // Nothing was ever rolled out: there is nothing to look at, and nothing to be told.
@@ -200,7 +205,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
             // Whoever stored them performs them, and looks at the world after that. Where nobody would come back, they are not left to it.
             if !is_ours && state.is_leased(now) && state.needs_tick() {
                 assert_tick(ports, wake, state).await?;
-                return Ok(words_of_another(state));
+                return unsaid.map_or_else(|| Ok(words_of_another(state)), Err);
             }
             is_ours = true;
             known = perform_and_record(ports, &key, stored, &mut tried, &mut unsaid).await?;
@@ -416,11 +421,15 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
     let stored = restored.as_ref().unwrap_or(stored);
     let Some(desired) = &stored.value else { return Ok(None) };
     let on_its_way = state.active().is_some_and(|active| active.target == desired.target);
-    let over = state.active().is_none() && state.is_spent(desired);
-    if on_its_way || over || state.is_going() {
+    if on_its_way || state.is_going() {
         return Ok(None);
     }
     let cluster = &state.cluster;
+    let over = state.active().is_none() && state.is_spent(desired);
+    let may_begin_again = |last: &Ended| last.result == RolloutResult::Failed && last.of_what_runs;
+    if over && !state.last.as_ref().is_some_and(may_begin_again) {
+        return Ok(None);
+    }
     let plan: Plan = required(ports.assets, &keys::plan(cluster, &desired.plan)).await?;
     let key = keys::release(cluster, &desired.target);
     let bytes = store::verified(ports.assets, &key, &desired.target).await?;
@@ -468,9 +477,11 @@ async fn replan<A: Objects, S, G, C, B: Bus, T>(
         // As when it is planned first: in place it can be done without the others.
         renewal.replaced.clear();
     }
-    let plan = slipway_plan::plan(&baseline, &release, &stale.policy)
-        .of_spec_with(stale.approval_of_spec())
-        .with_renewal(&renewal);
+    let planned = match stale.left_behind {
+        Some(_) => slipway_plan::renewal_of_what_runs(&baseline, &release, &stale.policy),
+        None => slipway_plan::plan(&baseline, &release, &stale.policy),
+    };
+    let plan = planned.of_spec_with(stale.approval_of_spec()).with_renewal(&renewal);
     if plan.is_empty() {
         return Ok(None);
     }

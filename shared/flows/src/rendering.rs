@@ -392,11 +392,20 @@ async fn render_version(
     }
     let outcome = publish_plan(ports, upload, &patches, &prepared, running, site, now).await?;
     if let RenderOutcome::Planned(plan) = &outcome
-        && HeldUp::by(plan, now).is_some()
+        && is_held_up(ports.assets, plan, upload, now).await?
     {
         renew::renew_what_runs(ports, &upload.cluster, now).await?;
     }
     Ok(outcome)
+}
+
+/// Whether the plan of `upload`, which is desired now, renews nothing in time.
+async fn is_held_up(assets: &impl Objects, plan: &Plan, upload: &Upload, now: Timestamp) -> FlowResult<bool> {
+    let (desired, rollout) = (keys::desired(&upload.cluster), keys::rollout(&upload.cluster));
+    let desired = store::load::<Desired>(assets, &desired).await?.value;
+    let rollout = store::load::<Rollout>(assets, &rollout).await?.value;
+    let (Some(desired), Some(rollout)) = (desired, rollout) else { return Ok(false) };
+    Ok(HeldUp::find(assets, &rollout, &desired, plan, now).await?.is_some())
 }
 
 /// The most objects of the spec bucket that are looked through for names of clusters.

@@ -42,7 +42,7 @@ pub use exports::ExportInUse;
 pub use groups::{GroupEffect, Undrained, UndrainedCause};
 pub use kind::PlanKind;
 pub use membership::{MembershipAction, MembershipChange};
-pub use renewal::{RenewalPlan, deadline};
+pub use renewal::{RenewalPlan, deadline, renewal_of_what_runs};
 pub use sizes::{Machines, Resized};
 pub use upgrades::MinorChange;
 
@@ -99,6 +99,10 @@ pub struct Plan {
     /// What it does to deliver renewed certificates.
     #[serde(default, skip_serializing_if = "RenewalPlan::is_none")]
     pub renewal: RenewalPlan,
+    /// In a renewal of what runs ([`renewal_of_what_runs`]): for each role, the older releases of [`Self::earlier`] that its nodes may still have
+    /// afterwards. `None`: any other plan, after which no node of a role has another release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_behind: Option<BTreeMap<Role, BTreeSet<String>>>,
 }
 
 /// What happens to one stack.
@@ -421,9 +425,14 @@ impl Baseline {
 /// Compares what is deployed with a new rendering.
 #[must_use]
 pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Plan {
-    let known = baseline.whole.as_ref().filter(|_| baseline.rendering.as_ref() == Some(new));
-    let to = known.cloned().unwrap_or_else(|| new.id());
     let baseline = &*baseline.compared_with(new);
+    compare(baseline, baseline, new, policy)
+}
+
+/// The plan from `baseline` to `new`. `compared`: what `new` is compared with, which may be less than all of the baseline.
+fn compare(baseline: &Baseline, compared: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Plan {
+    let known = compared.whole.as_ref().filter(|_| compared.rendering.as_ref() == Some(new));
+    let to = known.cloned().unwrap_or_else(|| new.id());
     // The policy is part of what a person approves: a plan that needs approval is not the plan that needs none.
     let mut start = serde_json::to_string(&(&baseline.releases, &baseline.addons, policy))
         .expect("maps of strings and a policy are JSON");
@@ -440,14 +449,14 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
     if !unfinished.is_empty() {
         start.push_str(&serde_json::to_string(&unfinished).expect("a map of strings is JSON"));
     }
-    let nodes = nodes::compare(baseline, new);
+    let nodes = nodes::compare(compared, new);
     let only_credentials = nodes.iter().any(|node| node.action == NodeAction::Refresh)
-        && renewal::only_credentials(baseline, new);
+        && renewal::only_credentials(compared, new);
     if only_credentials {
         // A plan that was made before this was recorded has another id.
         start.push_str("\nonly credentials");
     }
-    let stacks = stacks::compare(baseline, new);
+    let stacks = stacks::compare(compared, new);
     Plan {
         format: Plan::FORMAT,
         id: sha256_hex(format!("{start}\n{to}").as_bytes())[..20].to_owned(),
@@ -456,18 +465,19 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         addons_from: baseline.addons.clone(),
         earlier,
         unfinished,
-        objections: objections(baseline, new, policy),
-        in_use: exports::in_use(baseline, new, &stacks),
+        objections: objections(compared, new, policy),
+        in_use: exports::in_use(compared, new, &stacks),
         stacks,
         nodes,
-        membership: membership::compare(baseline.rendering.as_ref(), new),
-        minors: upgrades::compare(baseline, new),
-        addons: addons::compare(baseline.rendering.as_ref().map(|old| &old.addons), &new.addons),
+        membership: membership::compare(compared.rendering.as_ref(), new),
+        minors: upgrades::compare(compared, new),
+        addons: addons::compare(compared.rendering.as_ref().map(|old| &old.addons), &new.addons),
         to,
         policy: policy.clone(),
         spec_approval: None,
         only_credentials,
         renewal: RenewalPlan::default(),
+        left_behind: None,
     }
 }
 

@@ -1,18 +1,18 @@
 //! What renewed certificates mean for a plan: which nodes are replaced, and when they must have the new certificates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use slipway_core::cluster::Approval;
+use slipway_core::cluster::{Approval, RolloutPolicy};
 use slipway_core::deadline::{Deadline, Urgency, in_days};
 use slipway_core::digest::sha256_hex;
-use slipway_core::release::{Rendering, Stack};
+use slipway_core::release::{NodeRole, Rendering, Stack};
 use slipway_core::role::Role;
 use slipway_core::words::moment;
 use slipway_credentials::Manifest;
 
-use super::{Baseline, NodeAction, Plan, StackAction};
+use super::{Baseline, NodeAction, Plan, StackAction, skew};
 
 /// What is known of renewed certificates when a plan is made. Nothing in it depends on the time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,8 +70,7 @@ pub fn deadline(
 /// Whether `new` is what runs with other credentials for etcd and the controllers, and nothing else: no setting of a group, no tag, no value
 /// that replaces no node.
 pub(super) fn only_credentials(baseline: &Baseline, new: &Rendering) -> bool {
-    let renews = |role: &Role| matches!(role, Role::Etcd(_) | Role::Controller);
-    let digests = new.roles.iter().filter(|(role, _)| renews(role));
+    let digests = new.roles.iter().filter(|(role, _)| is_control(role));
     let digests = digests.map(|(role, node)| (role.clone(), node.credentials_digest.clone())).collect();
     let Some(runs) = baseline.runs() else { return false };
     if runs.roles.len() != new.roles.len() || runs.stacks.len() != new.stacks.len() {
@@ -83,7 +82,67 @@ pub(super) fn only_credentials(baseline: &Baseline, new: &Rendering) -> bool {
     renewed.roles == new.roles && renewed.stacks.iter().all(is_same)
 }
 
+/// The plan that brings the credentials of `new` to etcd and the controllers, and leaves everything else as it is: pools and stacks that earlier
+/// rollouts did not complete, too. `new` is what runs with other credentials ([`Baseline::runs`]).
+///
+/// Nodes with an older configuration are refreshed in place, because a replacement would bring them the newer one. Nobody may have
+/// approved that, and it may be what the earlier rollout failed with.
+#[must_use]
+pub fn renewal_of_what_runs(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Plan {
+    let mut plan = super::compare(baseline, &baseline.without_unfinished_work(), new, policy);
+    let mut left_behind = BTreeMap::new();
+    for (role, releases) in &baseline.earlier {
+        let has_other_config = |before: &&NodeRole| {
+            let after = new.roles.get(role);
+            after.is_none_or(|after| {
+                before.machine != after.machine || before.config_digest != after.config_digest
+            })
+        };
+        let stay = releases
+            .iter()
+            .filter(|(_, node)| !is_control(role) || node.as_ref().filter(has_other_config).is_some());
+        let stay: BTreeSet<String> = stay.map(|(id, _)| id.clone()).collect();
+        if stay.is_empty() {
+            continue;
+        }
+        for node in plan.nodes.iter_mut().filter(|node| node.role == *role) {
+            node.reasons.push("what an earlier rollout did not complete is left as it is".to_owned());
+        }
+        left_behind.insert(role.clone(), stay);
+    }
+    // Another plan to the same release may complete that.
+    plan.id = sha256_hex(format!("{}\nof what runs", plan.id).as_bytes())[..20].to_owned();
+    Plan { left_behind: Some(left_behind), ..plan }
+}
+
+/// Whether a role gets its certificates from Slipway.
+const fn is_control(role: &Role) -> bool {
+    matches!(role, Role::Etcd(_) | Role::Controller)
+}
+
 impl Baseline {
+    /// What runs, without what earlier rollouts did not complete. Of nodes of etcd and of controllers that may have older releases, only the
+    /// older credentials remain.
+    fn without_unfinished_work(&self) -> Self {
+        let mut earlier = skew::Earlier::new();
+        let roles = self.rendering.iter().flat_map(|rendering| &rendering.roles);
+        for (role, node) in roles.filter(|(role, _)| is_control(role)) {
+            let older = self.earlier.get(role).into_iter().flatten();
+            let older = older.filter_map(|(id, before)| {
+                let credentials_digest = before.as_ref()?.credentials_digest.clone();
+                Some((id.clone(), Some(NodeRole { credentials_digest, ..node.clone() })))
+            });
+            earlier.insert(role.clone(), older.collect());
+        }
+        Self {
+            rendering: self.runs(),
+            orphaned: BTreeSet::new(),
+            unfinished: BTreeMap::new(),
+            earlier,
+            ..self.clone()
+        }
+    }
+
     /// What runs and belongs to the cluster; `None`: nothing was ever deployed.
     #[must_use]
     pub fn runs(&self) -> Option<Rendering> {
@@ -101,7 +160,8 @@ impl Plan {
         let mut renewal =
             RenewalPlan { replaced: BTreeMap::new(), deadline: known.deadline.clone(), ..*known };
         for node in self.nodes.iter_mut().filter(|node| node.action == NodeAction::Refresh) {
-            if let Some(why) = known.replaced.get(&node.role) {
+            let is_in_place = self.left_behind.as_ref().is_some_and(|left| left.contains_key(&node.role));
+            if let Some(why) = known.replaced.get(&node.role).filter(|_| !is_in_place) {
                 node.action = NodeAction::Replace;
                 node.reasons = vec![why.clone()];
                 renewal.replaced.insert(node.role.clone(), why.clone());

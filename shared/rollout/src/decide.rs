@@ -141,7 +141,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                 next.removed_members.extend(active.nodes.removed_members().cloned());
                 let done = active.nodes.steps.iter().filter(|step| step.is_done());
                 for step in done.clone().filter(|step| !step.is_skipped() && step.work().renews()) {
-                    next.earlier.remove(&step.role);
+                    next.completes(&active, &step.role);
                 }
                 let went_on = done.count() > at;
                 forget(&mut next, &active);
@@ -282,7 +282,7 @@ fn stands(next: &mut Rollout, active: &Active, stack: &str) {
 /// Starts the wanted plan, if nothing is open and the plan may start.
 fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Effect> {
     let mut effects = Vec::new();
-    let Some(wanted) = wanted.filter(|wanted| state.active().is_none() && is_due(state, wanted)) else {
+    let Some(wanted) = wanted.filter(|wanted| state.active().is_none() && is_due(state, wanted, now)) else {
         return effects;
     };
     // Reported at once, and not only after an approval or a resume.
@@ -341,16 +341,18 @@ fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> 
         state.does(Doing::Idle);
     }
     state.has_ended(&plan.id, None, (RolloutResult::Failed, &why), now);
-    state.last = Some(Ended {
+    let ended = Ended {
         plan: plan.id.clone(),
         spec_version: wanted.desired.spec_version.clone(),
         target: plan.to.clone(),
+        of_what_runs: plan.left_behind.is_some(),
         result: RolloutResult::Failed,
         message: why,
         ended_at: now,
         steps: Vec::new(),
         unserved: false,
-    });
+    };
+    state.ends_with(ended, wanted.release.id_without_credentials());
     vec![Effect::Publish(Event::RolloutFailed(event))]
 }
 
@@ -381,6 +383,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         plan: plan.id.clone(),
         spec_version: wanted.desired.spec_version.clone(),
         target: plan.to.clone(),
+        changes: wanted.release.id_without_credentials(),
         approved: false,
         started_at: now,
         change_set: format!("slipway-{generation}-{}", plan.id),
@@ -391,6 +394,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         addons: AddonStep::from_wanted(generation, wanted),
         aborted: None,
         skipped: BTreeSet::new(),
+        left_behind: plan.left_behind.clone(),
     }
 }
 
@@ -537,16 +541,18 @@ fn conclude(
     }
     next.approved = None;
     next.has_ended(&active.plan, Some(&active), (result, &message), now);
-    next.last = Some(Ended {
+    let ended = Ended {
         plan: active.plan,
         spec_version: active.spec_version,
         target: active.target,
+        of_what_runs: active.left_behind.is_some(),
         result,
         message,
         ended_at: now,
         steps: active.steps,
         unserved,
-    });
+    };
+    next.ends_with(ended, active.changes);
     report
 }
 

@@ -1,8 +1,25 @@
 //! Which plan may begin, and when: after its approval, and after the work in progress.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use slipway_core::release::Rendering;
+use slipway_core::status::Desired;
+use slipway_plan::Plan;
 
-use super::{Active, Ended, Observed, Rollout, RolloutResult, Wanted};
+use super::{Active, Observed, Rollout, RolloutResult, Wanted};
+
+/// How long after its failure a renewal of what runs is tried again: each daily scan does.
+const TRIED_AGAIN: SignedDuration = SignedDuration::from_hours(20);
+
+/// [`Rollout::stopped`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Stopped {
+    /// Version id of the spec.
+    pub spec_version: String,
+    /// [`Rendering::id_without_credentials`] of its release: patches and upgrades make another one of the same spec.
+    pub changes: String,
+}
 
 /// Whether the plan has the approval that its policy requires, or may not wait for it.
 pub(super) fn approved(state: &Rollout, wanted: &Wanted, now: Timestamp) -> bool {
@@ -15,22 +32,42 @@ pub(super) fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
 }
 
 /// A plan starts only once, from the state that it was made for.
-pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
+pub(super) fn is_due(state: &Rollout, wanted: &Wanted, now: Timestamp) -> bool {
     let changes = !wanted.plan.is_empty() || state.looks_again(&wanted.desired.spec_version);
     let fresh = state.is_start_of(&wanted.plan) && changes && !state.is_going();
+    if wanted.plan.left_behind.is_some() {
+        return fresh && state.may_renew(&wanted.desired, &wanted.plan, now);
+    }
     // What failed is tried again after another upload, or if a person approves a new plan. An approval may be delivered twice.
-    fresh && !has_failed(state, wanted) && !state.is_spent(&wanted.desired)
+    let has_stopped = state.has_stopped(&wanted.desired.spec_version, &wanted.release);
+    fresh && (!has_stopped || is_approved(state, wanted)) && !state.is_spent(&wanted.desired)
 }
 
-/// Whether the last rollout of the same upload to the same release failed or was aborted, and nobody has approved to try again. A plan
-/// that is made anew from where it ended, because the event of the upload comes again late or a scan runs, has another id.
-fn has_failed(state: &Rollout, wanted: &Wanted) -> bool {
-    let desired = &wanted.desired;
-    let is_last = |last: &&Ended| {
-        matches!(last.result, RolloutResult::Failed | RolloutResult::Aborted)
-            && (&last.spec_version, &last.target) == (&desired.spec_version, &desired.target)
-    };
-    state.last.as_ref().filter(is_last).is_some() && !is_approved(state, wanted)
+impl Rollout {
+    /// Whether the last rollout of that upload failed or was aborted, and was to the same release but for its credentials. A plan that is
+    /// made anew from where it ended, because the event of the upload comes again late or a scan runs, has another id.
+    #[must_use]
+    pub fn has_stopped(&self, spec_version: &str, release: &Rendering) -> bool {
+        let of_upload = self.stopped.as_ref().filter(|stopped| stopped.spec_version == spec_version);
+        of_upload.is_some_and(|stopped| stopped.changes == release.id_without_credentials())
+    }
+
+    /// Whether a renewal of what runs ([`slipway_plan::renewal_of_what_runs`]) may begin after the last rollout. One that failed is tried again
+    /// by itself as long as certificates expire soon (P7). After an abort, a renewal begins only then, and not the aborted one (P10).
+    #[must_use]
+    pub fn may_renew(&self, desired: &Desired, plan: &Plan, now: Timestamp) -> bool {
+        let Some(last) = &self.last else { return true };
+        let is_urgent = plan.urgency(now).overrides();
+        match last.result {
+            RolloutResult::Failed if last.target == plan.to => {
+                is_urgent && last.ended_at + TRIED_AGAIN <= now
+            }
+            RolloutResult::Aborted => is_urgent && last.target != plan.to,
+            RolloutResult::Failed | RolloutResult::Succeeded | RolloutResult::Superseded => {
+                !self.is_spent(desired)
+            }
+        }
+    }
 }
 
 /// Whether a newer spec waits until the work in progress is done.

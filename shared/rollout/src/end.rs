@@ -1,11 +1,98 @@
 //! What a rollout leaves behind when it ends.
 
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use slipway_core::role::Role;
+use slipway_core::status::RolloutState;
 
 use super::fleet::OWNER_TAG;
-use super::{Active, Observed, Rollout, RolloutResult, StackStatus, Step, StepState};
+use super::{Active, Observed, Rollout, StackStatus, Step, StepState, Stopped};
+
+/// The end of a rollout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ended {
+    /// Id of the plan.
+    pub plan: String,
+    /// Version id of its spec.
+    pub spec_version: String,
+    /// Id of its release.
+    pub target: String,
+    /// Whether it was a renewal of what runs ([`slipway_plan::renewal_of_what_runs`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_what_runs: bool,
+    /// Its result.
+    pub result: RolloutResult,
+    /// In words.
+    pub message: String,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// The state of each stack.
+    pub steps: Vec<Step>,
+    /// Everything is as planned, and the cluster did not serve in the end, or a person aborted before that was known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unserved: bool,
+}
+
+/// The result of a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RolloutResult {
+    /// Everything is as the plan says.
+    Succeeded,
+    /// It stopped by itself.
+    Failed,
+    /// A newer spec superseded it between two steps.
+    Superseded,
+    /// A person aborted it.
+    Aborted,
+}
+
+/// The state in reports from then on.
+impl From<RolloutResult> for RolloutState {
+    fn from(result: RolloutResult) -> Self {
+        match result {
+            RolloutResult::Succeeded => Self::Succeeded,
+            RolloutResult::Failed => Self::Failed,
+            RolloutResult::Superseded => Self::Superseded,
+            RolloutResult::Aborted => Self::Aborted,
+        }
+    }
+}
+
+impl Active {
+    /// Whether stacks are still to be created or updated, so that what is deployed changes.
+    #[must_use]
+    pub fn is_at_stacks(&self) -> bool {
+        self.steps.iter().any(|step| step.state != StepState::Done)
+    }
+}
 
 impl Rollout {
+    /// A rollout has ended. `changes`: [`slipway_core::release::Rendering::id_without_credentials`] of its release. A renewal of what runs says
+    /// nothing about the upload that was rolled out before.
+    pub(super) fn ends_with(&mut self, ended: Ended, changes: String) {
+        if !ended.of_what_runs {
+            self.stopped = match ended.result {
+                // Everything is as planned, and nothing could begin again.
+                RolloutResult::Failed if ended.unserved => None,
+                RolloutResult::Failed | RolloutResult::Aborted => {
+                    Some(Stopped { spec_version: ended.spec_version.clone(), changes })
+                }
+                RolloutResult::Succeeded | RolloutResult::Superseded => None,
+            };
+        }
+        self.last = Some(ended);
+    }
+
+    /// The work of `active` on a role is done.
+    pub(super) fn completes(&mut self, active: &Active, role: &Role) {
+        match active.left_behind.as_ref().and_then(|left| left.get(role)) {
+            Some(left) => self.earlier.insert(role.clone(), left.clone()),
+            None => self.earlier.remove(role),
+        };
+    }
+
     /// Whether the upload with that version is looked at even if it changes nothing: after the last rollout the cluster did not serve. A
     /// daily scan plans the same version again, and does not count: it would fail again each day.
     #[must_use]
@@ -42,7 +129,7 @@ pub(super) fn unfinished(next: &Rollout, active: &Active, observed: &Observed) -
 
 /// Whether everything is as planned, and only the look at the whole cluster is not done.
 fn stage_is_last(active: &Active) -> bool {
-    active.steps.iter().all(|step| step.state == StepState::Done) && active.nodes.is_closing()
+    !active.is_at_stacks() && active.nodes.is_closing()
 }
 
 /// All stacks and nodes are as planned.
@@ -57,5 +144,6 @@ fn is_as_planned(next: &mut Rollout, active: &Active) {
     }
     // A role that the rollout did not change, or completed, is not behind; a role with skipped machines is.
     let left = |role: &Role| active.nodes.steps.iter().any(|step| step.is_skipped() && &step.role == role);
-    next.earlier.retain(|role, _| left(role));
+    let whole: Vec<Role> = next.earlier.keys().filter(|role| !left(role)).cloned().collect();
+    whole.iter().for_each(|role| next.completes(active, role));
 }

@@ -48,10 +48,16 @@ pub(super) struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    /// A command of round `round`.
-    pub(super) fn command(&self, round: u32, instance: String, verb: Verb) -> Command {
+    /// A command of round `round`, decided at `now`. The time is in its token: whoever may send the documents cannot send a command with that
+    /// token before it is decided, and so not have an old answer count for it.
+    pub(super) fn command(&self, round: u32, instance: String, verb: Verb, now: Timestamp) -> Command {
         let Self { owner: of, cluster, name } = self;
-        let whole = format!("{of} {name} {round} {instance} {} {:?}", verb.document(), verb.parameters());
+        let whole = format!(
+            "{of} {name} {round} {instance} {} {:?} {}",
+            verb.document(),
+            verb.parameters(),
+            now.as_nanosecond()
+        );
         let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
         let token = format!(
             "{}/{}/{round}/{}",
@@ -156,7 +162,7 @@ impl SentCommand {
         (role, instance, verb): (Role, String, Verb),
         now: Timestamp,
     ) -> Self {
-        Self { role, command: sender.command(number, instance, verb), at: now, refused: None }
+        Self { role, command: sender.command(number, instance, verb, now), at: now, refused: None }
     }
 
     /// Run Command refused it, if that is its token.

@@ -44,8 +44,11 @@ impl Rollout {
         [rolling, newest].into_iter().flatten().any(|used| used == version)
     }
 
-    /// `active` has succeeded.
+    /// `active` has succeeded. Its spec is not rolled out as a whole if it left behind what an earlier rollout did not complete.
     pub(super) fn remember(&mut self, active: &Active, now: Timestamp) {
+        if active.left_behind.as_ref().is_some_and(|left| !left.is_empty()) {
+            return;
+        }
         self.put(Good {
             generation: self.generation,
             spec_version: active.spec_version.clone(),

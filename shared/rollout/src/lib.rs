@@ -41,7 +41,7 @@ use slipway_core::event::Event;
 use slipway_core::node::{BootstrapReport, Command, CommandView};
 use slipway_core::release::{AddonsPointer, Rendering, StackKind};
 use slipway_core::role::Role;
-use slipway_core::status::{Desired, Report, RolloutState};
+use slipway_core::status::{Desired, Report};
 use slipway_plan::Plan;
 
 pub use addons::AddonStep;
@@ -50,6 +50,8 @@ pub use departures::Departure;
 pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save, Which};
 pub use doing::{Doing, destruction_finding};
 pub use drain::Drain;
+pub use due::Stopped;
+pub use end::{Ended, RolloutResult};
 pub use errand::{Round, SentCommand};
 use fleet::GroupView;
 pub use good::Good;
@@ -88,6 +90,10 @@ pub struct Rollout {
     pub doing: Doing,
     /// How the last one ended.
     pub last: Option<Ended>,
+    /// The upload whose rollout failed or was aborted, until that of another one has ended: it does not begin again by itself, whatever is
+    /// renewed meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
     /// Successful rollouts, newest first: the targets of `slipway rollback`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub good: Vec<Good>,
@@ -157,6 +163,9 @@ pub struct Active {
     pub spec_version: String,
     /// Id of its release.
     pub target: String,
+    /// [`Rendering::id_without_credentials`] of its release.
+    #[serde(default)]
+    pub changes: String,
     /// Whether a person had approved exactly this plan when it began.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
@@ -182,6 +191,9 @@ pub struct Active {
     /// Machines that are to be skipped.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub skipped: BTreeSet<String>,
+    /// [`Plan::left_behind`]: for each role, the older releases that its nodes may still have when the work on it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_behind: Option<BTreeMap<Role, BTreeSet<String>>>,
 }
 
 /// One stack to create or update.
@@ -219,55 +231,6 @@ pub enum StepState {
     Done,
     /// It failed, for this reason.
     Failed(String),
-}
-
-/// The end of a rollout.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Ended {
-    /// Id of the plan.
-    pub plan: String,
-    /// Version id of its spec.
-    pub spec_version: String,
-    /// Id of its release.
-    pub target: String,
-    /// Its result.
-    pub result: RolloutResult,
-    /// In words.
-    pub message: String,
-    /// When it ended.
-    pub ended_at: Timestamp,
-    /// The state of each stack.
-    pub steps: Vec<Step>,
-    /// Everything is as planned, and the cluster did not serve in the end, or a person aborted before that was known.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unserved: bool,
-}
-
-/// The result of a rollout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum RolloutResult {
-    /// Everything is as the plan says.
-    Succeeded,
-    /// It stopped by itself.
-    Failed,
-    /// A newer spec superseded it between two steps.
-    Superseded,
-    /// A person aborted it.
-    Aborted,
-}
-
-/// The state in reports from then on.
-impl From<RolloutResult> for RolloutState {
-    fn from(result: RolloutResult) -> Self {
-        match result {
-            RolloutResult::Succeeded => Self::Succeeded,
-            RolloutResult::Failed => Self::Failed,
-            RolloutResult::Superseded => Self::Superseded,
-            RolloutResult::Aborted => Self::Aborted,
-        }
-    }
 }
 
 /// A change to the world, or a message. Performing it twice has the same result as performing it once.
@@ -442,6 +405,7 @@ impl Rollout {
             addons: None,
             doing: Doing::Idle,
             last: None,
+            stopped: None,
             good: Vec::new(),
             past: Vec::new(),
             outbox: Vec::new(),

@@ -289,13 +289,22 @@ impl Rollout {
         }
     }
 
-    /// Removes effects that would begin something from the outbox, after an order to stop.
+    /// Removes effects that would begin something from the outbox, after an order to stop. If that ends the rollout, its drains are cancelled:
+    /// a function may have sent them and not recorded that yet, and a drain whose node is uncordoned begins again.
     pub(super) fn withdraw_pending(&mut self) {
+        let ends = self.destroy().is_some() || self.active().is_some_and(|active| active.aborted.is_some());
         let (withdrawn, rest): (Vec<Pending>, Vec<Pending>) =
             std::mem::take(&mut self.outbox).into_iter().partition(|pending| pending.effect.begins());
         self.outbox = rest;
-        for pending in withdrawn {
-            self.dropped(&pending.effect);
+        for Pending { effect, .. } in withdrawn {
+            let is_drain = |token: &str| {
+                let mut departures = self.departures.values();
+                departures.any(|one| one.drains_by(token))
+            };
+            match &effect {
+                Effect::Send(command) if ends && is_drain(&command.token) => {}
+                _ => self.dropped(&effect),
+            }
         }
     }
 

@@ -29,6 +29,8 @@ use slipway_core::release::{AddonSet, NodeRole, Stack};
 use slipway_core::role::Role;
 use slipway_plan::{Baseline, plan};
 
+use slipway_core::status::RolloutState;
+
 use super::*;
 
 /// The answer of a member that has taken a snapshot.

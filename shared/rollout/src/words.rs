@@ -66,7 +66,7 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
             report(RolloutState::WaitingForApproval, rollout, &wanted.plan.id, message, Default::default());
         return Report { next: Some(next), ..waits };
     }
-    let held = observed.desired.as_ref().filter(|wanted| is_due(rollout, wanted));
+    let held = observed.desired.as_ref().filter(|wanted| is_due(rollout, wanted, now));
     if let (Some(since), Some(wanted)) = (rollout.paused_since(), held) {
         let ends = held_by_a_pause(wanted.plan.urgency(now), rollout).map(|words| format!("; {words}"));
         let message =

@@ -1,7 +1,10 @@
 //! Renewals while the newest upload has no plan that may begin.
 
+use serde_json::json;
 use slipway_core::release::Rendering;
 use slipway_core::status::Desired;
+
+use slipway_rollout::{Active, Doing};
 
 use super::*;
 
@@ -163,4 +166,56 @@ async fn p7_members_that_only_an_unapproved_spec_lacks_are_renewed() {
     let scanned = scan(&account, late).await;
     let stands = |name: &str| scanned.standings.iter().any(|one| one.name == name);
     assert!(stands("etcd-peer-2") && !stands("etcd-peer-4"));
+}
+
+/// A person approved that a pool is rolled, and that rollout is open for weeks, or has failed. Every plan of the upload contains the rest of it.
+#[tokio::test]
+async fn p7_neither_an_open_roll_nor_one_that_failed_holds_up_a_renewal() {
+    let spec = PRODUCTION.replace("approval: auto", "approval: manual");
+    let changed = spec.replace("instanceType: m7i.xlarge", "instanceType: m7i.2xlarge");
+    assert_ne!(changed, spec);
+    for is_open in [true, false] {
+        let account = Workshop::launched(&spec).await;
+        account.uses_newest_spec(&account.desired_plan());
+        let good = account.desired().unwrap();
+        let roll = account.render(&changed).await.plan;
+        let uploaded = account.desired().unwrap();
+        let rolled = roll.nodes.iter().find(|node| node.action == NodeAction::Replace).unwrap();
+        let mut state: Rollout = account.read(&keys::rollout(NAME)).unwrap();
+        let before = state.deployed.insert(rolled.stack.clone(), roll.to.clone()).unwrap();
+        state.earlier = BTreeMap::from([(rolled.role.clone(), BTreeSet::from([before]))]);
+        let release: Rendering = account.read(&keys::release(NAME, &roll.to)).unwrap();
+        if is_open {
+            let active = json!({
+                "plan": roll.id, "specVersion": uploaded.spec_version, "target": roll.to, "approved": true, "startedAt": account.now,
+                "changeSet": "slipway-2-x", "steps": [], "nodesByHand": 0, "stacksByHand": [], "nodes": {"steps": []},
+                "changes": release.id_without_credentials(),
+            });
+            let active: Active = serde_json::from_value(active).unwrap();
+            state.doing = Doing::Rolling(Box::new(active));
+        } else {
+            let last = ended(&roll, RolloutResult::Failed, account.now);
+            state.last = Some(Ended { spec_version: uploaded.spec_version.clone(), ..last });
+        }
+        account.assets.upload(&keys::rollout(NAME), store::json(&state));
+
+        let early = launch() + days(350);
+        scan(&account, early).await;
+        let both = planned(&account, early).await.unwrap();
+        assert!(both.waits_for_approval(early) && !both.is_renewal(), "{}", both.summary());
+        assert_eq!(account.desired().unwrap().plan, both.id, "a roll goes on until something cannot wait");
+        let late = launch() + days(363);
+        let scanned = scan(&account, late).await;
+        let found = scanned.findings.iter().any(|found| found.message.contains("waits for an approval"));
+        assert!(found, "{:?}", scanned.findings);
+        planned(&account, late).await.unwrap();
+        let desired = account.desired().unwrap();
+        let plan: Plan = account.read(&keys::plan(NAME, &desired.plan)).unwrap();
+        assert!(plan.is_renewal() && !plan.waits_for_approval(late), "{is_open}: {}", plan.to_text());
+        assert_eq!(actions(&plan)[&rolled.role.to_string()], NodeAction::Untouched);
+        assert_eq!((&plan.from, &plan.earlier), (&state.deployed, &state.earlier));
+        // The controllers still have the release of the spec before.
+        assert_eq!(desired.spec_version, good.spec_version);
+        assert_eq!(desired.set_aside.unwrap().target, both.to);
+    }
 }

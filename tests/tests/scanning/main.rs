@@ -90,6 +90,7 @@ fn ended(plan: &Plan, result: RolloutResult, ended_at: Timestamp) -> Ended {
         plan: plan.id.clone(),
         spec_version: String::new(),
         target: plan.to.clone(),
+        of_what_runs: false,
         result,
         message: String::new(),
         ended_at,

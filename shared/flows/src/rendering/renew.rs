@@ -1,17 +1,23 @@
 //! The renewal of what runs, while the newest upload has no plan that may begin (P7): it was refused, it was deleted, its plan cannot be
-//! executed, or its plan changes more than certificates and waits for an approval.
+//! executed, or its plan changes more than certificates and waits for an approval. What an earlier rollout did not complete is part of each
+//! plan of an upload, so after a failed rollout, and behind an open one, every plan changes more than certificates.
 //!
 //! A plan that waits does not begin without its approval, however soon certificates expire: nobody has approved its other changes. So the
 //! release that runs is planned once more with nothing changed but the credentials of etcd and the controllers, made for the spec that was
 //! rolled out last. The plan that waits is set aside, and desired again when the renewal is over.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use slipway_core::event::{Event, PlanReference};
 use slipway_core::keys;
+use slipway_core::release::Rendering;
+use slipway_core::role::Role;
 use slipway_core::status::Desired;
 use slipway_plan::Plan;
+use slipway_ports::Objects;
 use slipway_render::lock::Lock;
-use slipway_rollout::Rollout;
+use slipway_rollout::{Active, Rollout};
 
 use super::publish::{has_credentials, renewal, store_rendering};
 use super::{Prepared, RenderWorld, standing};
@@ -28,19 +34,81 @@ pub(crate) enum HeldUp {
     NotExecutable,
     /// It waits for an approval although certificates expire soon.
     Unapproved,
+    /// Its rollout failed or was aborted, so that it begins only after an upload or an approval.
+    Stopped,
 }
 
 impl HeldUp {
-    /// Why `plan` renews nothing in time; `None` if it may begin in time.
-    pub(crate) fn by(plan: &Plan, now: Timestamp) -> Option<Self> {
+    /// Why `plan`, which is desired, renews nothing in time; `None` if it may begin in time.
+    pub(crate) async fn find(
+        assets: &impl Objects,
+        rollout: &Rollout,
+        desired: &Desired,
+        plan: &Plan,
+        now: Timestamp,
+    ) -> FlowResult<Option<Self>> {
         if plan.not_executable().is_some() {
-            return Some(Self::NotExecutable);
+            return Ok(Some(Self::NotExecutable));
         }
-        (plan.waits_for_approval(now) && plan.urgency(now).overrides()).then_some(Self::Unapproved)
+        if rollout.stopped.as_ref().is_some_and(|stopped| stopped.spec_version == desired.spec_version)
+            && rollout.approved.as_ref() != Some(&plan.id)
+        {
+            let key = keys::release(&rollout.cluster, &desired.target);
+            let release = store::load::<Rendering>(assets, &key).await?.value;
+            if release.is_some_and(|release| rollout.has_stopped(&desired.spec_version, &release)) {
+                return Ok(Some(Self::Stopped));
+            }
+        }
+        let waits = plan.waits_for_approval(now) && plan.urgency(now).overrides();
+        Ok(waits.then_some(Self::Unapproved))
     }
 }
 
-/// Makes the renewal of what runs the desired plan, if there is one that waits for nothing.
+/// The upload of what runs.
+struct Source<'r> {
+    spec_version: &'r str,
+    plan: &'r str,
+    target: &'r str,
+}
+
+impl<'r> Source<'r> {
+    /// The upload whose release the control plane has: of the open rollout or of one that ended early, if that had come so far, or of the last
+    /// one that succeeded. `None`: none has succeeded.
+    fn of(rollout: &'r Rollout, runs: &Rendering) -> Option<Self> {
+        let good = rollout.good.first()?;
+        let stack = &runs.roles.get(&Role::Controller)?.stack;
+        let release = rollout.deployed.get(stack)?;
+        let active = rollout.active().map(|one| (&one.spec_version, &one.plan, &one.target));
+        let last = rollout.last.as_ref().map(|one| (&one.spec_version, &one.plan, &one.target));
+        let earlier = rollout.good.iter().map(|one| (&one.spec_version, &one.plan, &one.target));
+        let mut known = active.into_iter().chain(last).chain(earlier);
+        let (spec_version, plan, target) = known.find(|(_, _, target)| *target == release).unwrap_or((
+            &good.spec_version,
+            &good.plan,
+            &good.target,
+        ));
+        Some(Self { spec_version, plan, target })
+    }
+}
+
+/// Whether the open rollout, to the release `target`, brings etcd and the controllers these credentials.
+async fn brings(
+    assets: &impl Objects,
+    cluster: &str,
+    target: &str,
+    digests: &BTreeMap<Role, String>,
+) -> FlowResult<bool> {
+    let release = store::load::<Rendering>(assets, &keys::release(cluster, target)).await?.value;
+    Ok(release.is_some_and(|release| {
+        let has = |(role, digest): (&Role, &String)| {
+            release.roles.get(role).is_some_and(|node| node.credentials_digest == *digest)
+        };
+        digests.iter().all(has)
+    }))
+}
+
+/// Makes the renewal of what runs the desired plan, if there is one that waits for nothing. An open rollout ends early for a renewal that is
+/// urgent and that it does not bring itself: what it has begun is completed first, but it may wait for drains of workers for weeks.
 ///
 /// # Errors
 /// If a call fails. The next scan tries again.
@@ -54,17 +122,20 @@ pub(super) async fn renew_what_runs(
     let rollout = recall(ports.assets, cluster, rollout).await?;
     // After a destruction that was aborted, a part of the cluster is missing: only the upload makes it whole.
     let is_whole = rollout.called_off().is_none() && rollout.was_destroyed().is_none();
-    let is_idle = rollout.active().is_none() && !rollout.is_going();
-    let Some(good) = rollout.good.first().filter(|_| is_idle && is_whole) else { return Ok(()) };
-    let Some(before) = store::load::<Plan>(ports.assets, &keys::plan(cluster, &good.plan)).await?.value
+    let stacks_move = rollout.active().is_some_and(Active::is_at_stacks);
+    if rollout.is_going() || !is_whole || stacks_move {
+        return Ok(());
+    }
+    let deployed = baseline(ports.assets, &rollout).await?;
+    let Some(runs) = deployed.runs() else { return Ok(()) };
+    let Some(source) = Source::of(&rollout, &runs) else { return Ok(()) };
+    let Some(before) = store::load::<Plan>(ports.assets, &keys::plan(cluster, source.plan)).await?.value
     else {
         return Ok(());
     };
-    let lock = store::load::<Lock>(ports.assets, &keys::release_lock(cluster, &good.target)).await?.value;
-    let spec = standing::spec(ports.specs, cluster, &good.spec_version).await?;
+    let lock = store::load::<Lock>(ports.assets, &keys::release_lock(cluster, source.target)).await?.value;
+    let spec = standing::spec(ports.specs, cluster, source.spec_version).await?;
     let (Some(lock), Some(spec)) = (lock, spec) else { return Ok(()) };
-    let deployed = baseline(ports.assets, &rollout).await?;
-    let Some(runs) = deployed.runs() else { return Ok(()) };
     let (known, imported) = (standing::node_bundles(&deployed), Imported::new());
     let given = Constraints { known: &known, imported: &imported };
     let made = credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &spec, &given, now).await?;
@@ -77,27 +148,40 @@ pub(super) async fn renew_what_runs(
         credentials: made,
         lock,
     };
-    let plan = slipway_plan::plan(&deployed, &prepared.rendering, &before.policy)
+    if let Some(active) = rollout.active()
+        && brings(ports.assets, cluster, &active.target, &digests).await?
+    {
+        return Ok(());
+    }
+    let plan = slipway_plan::renewal_of_what_runs(&deployed, &prepared.rendering, &before.policy)
         .of_spec_with(before.approval_of_spec())
         .with_renewal(&renewal(&prepared, &deployed, now));
     let stored = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
     let Some(desired) = stored.value.clone() else { return Ok(()) };
     let newest = store::load::<Plan>(ports.assets, &keys::plan(cluster, &desired.plan)).await?.value;
-    let held_up = newest.as_ref().and_then(|newest| HeldUp::by(newest, now));
+    let held_up = match &newest {
+        Some(newest) => HeldUp::find(ports.assets, &rollout, &desired, newest, now).await?,
+        None => None,
+    };
     // The newest upload may bring nothing else either, and only have to wait because nobody has approved it.
-    if desired.target == plan.to && held_up != Some(HeldUp::Unapproved) {
+    let begins_by_itself = !matches!(held_up, Some(HeldUp::Unapproved | HeldUp::Stopped));
+    if desired.plan == plan.id || desired.target == plan.to && begins_by_itself {
         return Ok(());
     }
     // A plan that was rolled out, is spent, or cannot be executed has nothing to wait for.
-    let waits = desired.plan != good.plan
+    let waits = rollout.good.first().is_some_and(|good| desired.plan != good.plan)
         && !rollout.is_spent(&desired)
         && newest.is_some()
-        && held_up != Some(HeldUp::NotExecutable);
+        && !matches!(held_up, Some(HeldUp::NotExecutable | HeldUp::Stopped));
     let wish = match waits {
-        true => desired.after(&good.spec_version, &plan.id, &plan.to),
-        false => desired.replaced_by(&good.spec_version, &plan.id, &plan.to),
+        true => desired.after(source.spec_version, &plan.id, &plan.to),
+        false => desired.replaced_by(source.spec_version, &plan.id, &plan.to),
     };
-    if plan.is_empty() || rollout.is_spent(&wish) {
+    if plan.is_empty() || !rollout.may_renew(&wish, &plan, now) {
+        return Ok(());
+    }
+    // A rollout that is open ends early only for what cannot wait.
+    if rollout.active().is_some() && !plan.urgency(now).overrides() {
         return Ok(());
     }
     if plan.waits_for_approval(now) {
@@ -107,7 +191,7 @@ pub(super) async fn renew_what_runs(
     store_rendering(ports.assets, &prepared, &plan).await?;
     has_credentials(ports.assets, &prepared).await?;
     // First: who dies between the two announces it twice, and not never.
-    ports.bus.publish(&[plan_ready(&plan, &good.spec_version, now)]).await?;
+    ports.bus.publish(&[plan_ready(&plan, source.spec_version, now)]).await?;
     if store::save(ports.assets, &keys::desired(cluster), &stored, wish).await?.is_some() {
         let reference = PlanReference { cluster: cluster.to_owned(), plan: plan.id };
         ports.bus.publish(&[Event::RolloutRequested(reference)]).await?;

@@ -199,6 +199,12 @@ fn nothing_renews(cluster: &str, why: HeldUp) -> Finding {
             "waits for an approval",
             format!("slipway approve --cluster {cluster} rolls out both; or upload the spec that runs again"),
         ),
+        HeldUp::Stopped => (
+            "failed or was aborted",
+            format!(
+                "slipway status --cluster {cluster} says why; upload the spec again, or the one that runs"
+            ),
+        ),
         HeldUp::NotExecutable => (
             "cannot be executed",
             format!("slipway status --cluster {cluster} says why; upload a spec without that change"),
@@ -207,8 +213,7 @@ fn nothing_renews(cluster: &str, why: HeldUp) -> Finding {
     Finding {
         key: keys::desired(cluster),
         message: format!(
-            "the newest plan {what}, and certificates expire soon: what runs is renewed without it, if nothing of an earlier rollout is \
-             incomplete"
+            "the newest plan {what}, and certificates expire soon: what runs is renewed without it"
         ),
         help,
     }
@@ -443,7 +448,7 @@ async fn overdue(
     now: Timestamp,
 ) -> FlowResult<(Option<PlanReference>, Option<HeldUp>)> {
     let (Some(desired), Some(rollout)) = (desired, rollout) else { return Ok((None, None)) };
-    if rollout.active().is_some() {
+    if rollout.active().is_some_and(|active| active.plan == desired.plan) {
         return Ok((None, None));
     }
     // A plan that cannot be read is reported by the rollout.
@@ -451,10 +456,16 @@ async fn overdue(
     let Some(plan) = plan.value.filter(|plan| plan.urgency(now).overrides()) else {
         return Ok((None, None));
     };
-    let held_up = HeldUp::by(&plan, now);
-    if rollout.is_spent(desired) {
+    let held_up = HeldUp::find(assets, rollout, desired, &plan, now).await?;
+    if rollout.active().is_some() {
+        // It has a tick.
+        return Ok((None, held_up));
+    }
+    let begins_again = plan.left_behind.is_some() && rollout.may_renew(desired, &plan, now);
+    if rollout.is_spent(desired) && !begins_again {
         // One that was refused renews nothing. Any other result was published.
-        return Ok((None, held_up.filter(|why| *why == HeldUp::NotExecutable)));
+        let has_stopped = |why: &HeldUp| matches!(why, HeldUp::NotExecutable | HeldUp::Stopped);
+        return Ok((None, held_up.filter(has_stopped)));
     }
     Ok((Some(PlanReference { cluster: name.to_owned(), plan: desired.plan.clone() }), held_up))
 }

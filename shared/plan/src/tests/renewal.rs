@@ -199,3 +199,78 @@ fn a_renewal_by_credentials_of_another_spec_waits_for_its_approval() {
     assert!(!own.waits_for_approval(late) && other.waits_for_approval(late));
     assert!(!other.is_renewal() && own.id != other.id, "{}", other.summary());
 }
+
+/// P7: what an earlier rollout did not complete is part of the next plan, and of no renewal of what runs.
+#[test]
+fn p7_a_renewal_of_what_runs_leaves_what_an_earlier_rollout_did_not_complete_as_it_is() {
+    let late = before_the_end(LEAD_H);
+    let manual = RolloutPolicy { approval: Approval::Manual, ..policy() };
+    let (pool_a, config) = (Role::Pool("a".to_owned()), json!({"flag": true}));
+    let whole = |credentials: &str| {
+        let mut all = controllers(credentials);
+        all.stacks.push(stack("c-pool-a", StackKind::Pool, &pool(5, "ami-2")));
+        all.roles
+            .insert(pool_a.clone(), self::role("c-pool-a", json!({"imageId": "ami-2"}), &json!({}), "p"));
+        all
+    };
+    let older = self::role("c-pool-a", json!({"imageId": "ami-1"}), &json!({}), "p");
+    let other_config = self::role("c-control-plane", json!({}), &config, "k1");
+    let other_credentials = self::role("c-control-plane", json!({}), &json!({}), "k0");
+    let left = |role: &Role| BTreeMap::from([(role.clone(), BTreeSet::from(["r0".to_owned()]))]);
+    let replaced = BTreeMap::from([(Role::Controller, "renewed: apiserver".to_owned())]);
+    for (role, node, is_left, in_place) in [
+        (&pool_a, older, left(&pool_a), false),
+        (&Role::Controller, other_config, left(&Role::Controller), true),
+        (&Role::Controller, other_credentials, BTreeMap::new(), false),
+    ] {
+        let earlier = BTreeMap::from([(role.clone(), BTreeMap::from([("r0".to_owned(), Some(node))]))]);
+        let baseline = Baseline { earlier, ..Baseline::single_release(Some(whole("k1"))) };
+        let ordinary = super::plan(&baseline, &whole("k2"), &manual).with_renewal(&known());
+        let completes = !is_left.is_empty();
+        assert_eq!(ordinary.waits_for_approval(late), completes, "{role}: {}", ordinary.to_text());
+        assert_eq!(ordinary.left_behind, None);
+
+        let known = RenewalPlan { replaced: replaced.clone(), ..known() };
+        let plan = renewal_of_what_runs(&baseline, &whole("k2"), &manual).with_renewal(&known);
+        assert!(plan.is_renewal() && !plan.waits_for_approval(late), "{role}: {}", plan.to_text());
+        assert_eq!((&plan.left_behind, &plan.earlier), (&Some(is_left), &left(role)), "{role}");
+        assert_ne!(plan.id, ordinary.id, "one may wait for an approval, and the other not");
+        let action = |role: &Role| plan.nodes.iter().find(|node| node.role == *role).unwrap().action;
+        assert_eq!(action(&pool_a), NodeAction::Untouched);
+        let renews = if in_place { NodeAction::Refresh } else { NodeAction::Replace };
+        assert_eq!(action(&Role::Controller), renews, "{role}");
+        assert_eq!(
+            completes,
+            plan.to_text().contains("did not complete is left as it is"),
+            "{}",
+            plan.to_text()
+        );
+    }
+}
+
+/// P7: neither a stack whose creation failed nor one that is to be deleted holds up a renewal of what runs.
+#[test]
+fn p7_a_renewal_of_what_runs_leaves_stacks_that_came_to_nothing_as_they_are() {
+    let late = before_the_end(LEAD_H);
+    let manual = RolloutPolicy { approval: Approval::Manual, ..policy() };
+    let pool_b = stack("c-pool-b", StackKind::Pool, &pool(5, "ami-1"));
+    let node = self::role("c-pool-b", json!({}), &json!({}), "p");
+    let of_pool = Rendering {
+        stacks: vec![pool_b.clone()],
+        roles: BTreeMap::from([(Role::Pool("b".to_owned()), node.clone())]),
+        ..controllers("k1")
+    };
+    let unfinished = BTreeMap::from([("c-pool-b".to_owned(), ("r1".to_owned(), of_pool))]);
+    let failed = Baseline { unfinished, ..Baseline::single_release(Some(controllers("k1"))) };
+    let mut runs = controllers("k1");
+    runs.stacks.push(pool_b);
+    runs.roles.insert(Role::Pool("b".to_owned()), node);
+    let goes = Baseline { orphaned: ["c-pool-b".to_owned()].into(), ..Baseline::single_release(Some(runs)) };
+    for baseline in [failed, goes] {
+        let ordinary = super::plan(&baseline, &controllers("k2"), &manual).with_renewal(&known());
+        assert!(ordinary.waits_for_approval(late), "{}", ordinary.to_text());
+        let plan = renewal_of_what_runs(&baseline, &controllers("k2"), &manual).with_renewal(&known());
+        assert!(plan.is_renewal() && !plan.waits_for_approval(late), "{}", plan.to_text());
+        assert_eq!((&plan.from, &plan.unfinished), (&ordinary.from, &ordinary.unfinished));
+    }
+}

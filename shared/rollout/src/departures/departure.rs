@@ -542,7 +542,7 @@ impl Departure {
         self.rounds += 1;
         let (of, name) = (format!("{id} {}", self.since), self.role.to_string());
         let sender = Sender { owner: &of, cluster: scene.cluster, name: &name };
-        let command = sender.command(self.rounds, controller.clone(), verb);
+        let command = sender.command(self.rounds, controller.clone(), verb, scene.now);
         effects.push(Effect::Send(command.clone()));
         Some(SentCommand { role: Role::Controller, command, at: scene.now, refused: None })
     }

@@ -28,6 +28,15 @@ fn a_command_that_was_never_sent_is_forgotten_and_the_others_of_its_round_are_no
 }
 
 #[test]
+fn p8_the_token_of_a_command_is_not_known_before_the_command_is_decided() {
+    let sender = Sender { owner: "1 2026-11-28T03:00:00Z", cluster: "c", name: "etcd-0" };
+    let at = |nanosecond: i128| Timestamp::from_nanosecond(1_764_300_000_000_000_000 + nanosecond).unwrap();
+    let token = |nanosecond| sender.command(2, "i-1".to_owned(), Verb::EtcdHealth, at(nanosecond)).token;
+    assert_eq!(token(0), token(0));
+    assert_ne!(token(0), token(1));
+}
+
+#[test]
 fn machines_are_asked_again_once_a_tick_and_at_once_where_nobody_was_asked() {
     assert!(Round::default().may_ask_again(NOW));
     let round = Round(vec![sent_command("1", Verb::Status)]);

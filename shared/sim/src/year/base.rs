@@ -94,7 +94,7 @@ impl Base {
         }
         let ends = lock(&account.world).machines();
         let ends = launched.validity.nearest(ends.iter()).map(|(ends, _)| ends);
-        if let Some(ends) = ends.filter(|_| change == Change::Deadline) {
+        if let Some(ends) = ends.filter(|_| change.has_deadline()) {
             // No window is open for that long.
             lock(&account.world).advance(ends - launched.rules.emergency - WAITS);
         }
@@ -114,7 +114,8 @@ impl Base {
             | Change::More
             | Change::Removal
             | Change::Addition
-            | Change::AdditionAndRoll => {
+            | Change::AdditionAndRoll
+            | Change::RollBeforeDeadline => {
                 let version = account.upload(text(shape, change, true, ""));
                 block_on(account.render(Cause::Version(&version), &forever, now))
             }
@@ -148,7 +149,8 @@ impl Base {
             | Change::More
             | Change::Removal
             | Change::Urgent
-            | Change::Deadline => launched.rules.clone(),
+            | Change::Deadline
+            | Change::RollBeforeDeadline => launched.rules.clone(),
         };
         let (skew, validity) = (launched.skew.clone(), launched.validity.clone());
         let urgent_from = ends.map(|ends| ends - rules.emergency);

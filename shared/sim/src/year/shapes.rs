@@ -118,11 +118,13 @@ pub enum Change {
     Urgent,
     /// New credentials. The renewal waits for a window, or for a person who never comes, until it becomes urgent.
     Deadline,
+    /// Other machines for the workers. Certificates come near their expiry while these are rolled.
+    RollBeforeDeadline,
 }
 
 impl Change {
     /// All changes.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Members,
         Self::Controllers,
         Self::Workers,
@@ -137,11 +139,24 @@ impl Change {
         Self::AdditionAndRoll,
         Self::Urgent,
         Self::Deadline,
+        Self::RollBeforeDeadline,
     ];
 
     /// Whether the changed spec has a pool more.
     pub(super) const fn adds_a_pool(self) -> bool {
         matches!(self, Self::Addition | Self::AdditionAndRoll)
+    }
+
+    /// Whether certificates come near their expiry during the trial.
+    pub(super) const fn has_deadline(self) -> bool {
+        matches!(self, Self::Deadline | Self::RollBeforeDeadline)
+    }
+
+    /// Whether the changed spec has other machines for this role, which is one of the first three changes.
+    fn replaces(self, role: Self) -> bool {
+        self == role
+            || self == Self::All
+            || matches!(self, Self::AdditionAndRoll | Self::RollBeforeDeadline) && role == Self::Workers
     }
 }
 
@@ -211,12 +226,23 @@ const LARGE: [(usize, Change); 9] = [
 const WINDOWED: [(usize, Change); 4] =
     [(20, Change::Workers), (20, Change::All), (21, Change::Workers), (21, Change::Renew)];
 
+/// Pairs in which certificates come near their expiry while workers are rolled: without approval, with it, by replacement, in place, and in
+/// several windows.
+const NEAR_EXPIRY: [(usize, Change); 6] = [
+    (2, Change::RollBeforeDeadline),
+    (3, Change::RollBeforeDeadline),
+    (4, Change::RollBeforeDeadline),
+    (11, Change::RollBeforeDeadline),
+    (20, Change::RollBeforeDeadline),
+    (21, Change::RollBeforeDeadline),
+];
+
 /// The number of cluster sizes that most seeds choose from.
 pub const SIZES: usize = 6;
 /// The number of different bases that most seeds choose from.
 const USUAL: usize = SIZES * CHANGES.len();
 /// The number of all bases.
-pub const BASES: usize = USUAL + RARE.len() + ADDED.len() + LARGE.len() + WINDOWED.len();
+pub const BASES: usize = USUAL + RARE.len() + ADDED.len() + LARGE.len() + WINDOWED.len() + NEAR_EXPIRY.len();
 
 /// Pairs that a share of the seeds choose. The number makes the choice independent of the other ones.
 struct Choice {
@@ -226,11 +252,12 @@ struct Choice {
 }
 
 /// The choices, in the order of the numbers of their bases.
-const CHOICES: [Choice; 4] = [
+const CHOICES: [Choice; 5] = [
     Choice { pairs: &RARE, share: 0.06, stream: 0x7261_7265 },
     Choice { pairs: &ADDED, share: 0.04, stream: 0x6164_6465 },
     Choice { pairs: &LARGE, share: 0.02, stream: 0x6c61_7267 },
     Choice { pairs: &WINDOWED, share: 0.01, stream: 0x7769_6e64 },
+    Choice { pairs: &NEAR_EXPIRY, share: 0.01, stream: 0x6e65_6172 },
 ];
 
 /// The number of the base that a seed chooses.
@@ -268,10 +295,7 @@ pub(super) fn number_of(shape: usize, change: Change) -> Option<usize> {
 /// The spec of a cluster of that shape. `changed`: the spec after the change, with other machines than at the launch.
 pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -> String {
     let kind = |role: Change| {
-        let is_changed = change == role
-            || change == Change::All
-            || change == Change::AdditionAndRoll && role == Change::Workers;
-        if changed && is_changed { "m7i.xlarge" } else { "m7i.large" }
+        if changed && change.replaces(role) { "m7i.xlarge" } else { "m7i.large" }
     };
     // The pool that the changed spec no longer has, or that only the changed spec has.
     let has_other = change == Change::Removal && !changed || change.adds_a_pool() && changed;
@@ -323,8 +347,22 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
     if change == Change::More && changed {
         members += 2;
     }
-    let in_place =
-        matches!(change, Change::Refresh | Change::Urgent) || change == Change::Deadline && shape.days == 30;
+    let in_place = match change {
+        Change::Refresh | Change::Urgent => true,
+        Change::Deadline => shape.days == 30,
+        Change::RollBeforeDeadline => shape.days == 30 && shape.pools_are == Pools::Plain,
+        Change::Members
+        | Change::Controllers
+        | Change::Workers
+        | Change::All
+        | Change::Renew
+        | Change::Upgrade
+        | Change::Fewer
+        | Change::More
+        | Change::Removal
+        | Change::Addition
+        | Change::AdditionAndRoll => false,
+    };
     let strategy = if in_place { "refresh" } else { "rollout" };
     let approval = if shape.manual { "manual" } else { "auto" };
     let (windows, days) = (shape.windows, shape.days);

@@ -168,7 +168,7 @@ impl Trial {
         if engine.checker.violations.is_empty() {
             heal(base, self.bound, &mut engine);
             self.waits_for_pods(&mut engine, began + STUCK);
-            if base.change == Change::Deadline {
+            if base.change.has_deadline() {
                 self.waits_no_longer(base, &mut engine);
             }
             match Farewell::for_trial(self) {
@@ -269,12 +269,13 @@ impl Trial {
     /// Schedules what people do, and which machines die.
     fn trouble(&self, base: &Base, engine: &mut Engine<'_>) {
         let mut random = Random::new(self.seed ^ 0x7065_7273);
-        if base.change == Change::Deadline {
-            // The second approval comes after the renewal has become urgent.
+        if base.change.has_deadline() {
+            // The second scan comes after the renewal has become urgent.
             for day in 0..2 {
                 engine.after(SignedDuration::from_hours(24 * day + 3), Happening::Daily);
             }
-        } else if base.shape.manual {
+        }
+        if base.shape.manual && base.change != Change::Deadline {
             engine.person_after(SignedDuration::from_secs(random.seconds(1, 5_400)), Deed::Approve);
         }
         let (soon, later) = (random.seconds(5, 1_800), random.seconds(3_600, 7_200));
@@ -347,6 +348,10 @@ impl Trial {
                 *first = Some(state(engine));
                 *took = engine.now().duration_since(began);
             }
+            if round == 0 && base.change == Change::RollBeforeDeadline {
+                // Nobody uploads anything until the certificates would expire (P7).
+                Self::outlives_certificates(base, engine);
+            }
             // The next daily check for work that is stuck: retained machines whose event was lost.
             let who = Woken::Rollout(Waker::Look);
             engine.after(SignedDuration::ZERO, Happening::Invoke { who, tried: 0, durable: true });
@@ -362,7 +367,9 @@ impl Trial {
             if ended_well || !engine.checker.violations.is_empty() {
                 break;
             }
-            if self.faults == 0.0 || round == AGAIN {
+            // A roll that pods blocked for a day has failed, and one that ended for a renewal waits for its approval again.
+            let succeeds = self.faults == 0.0 && base.change != Change::RollBeforeDeadline;
+            if succeeds || round == AGAIN {
                 let what = format!("it ends as {}: {}; {}", state(engine), message(engine), amiss.join("; "));
                 return engine.checker.wrong(engine.now(), "liveness", what);
             }
@@ -386,8 +393,14 @@ impl Trial {
             engine.checker.wrong(engine.now(), "§9", what);
         }
         self.no_step_twice(engine);
-        if let Some(ends) = base.ends.filter(|_| base.change == Change::Deadline) {
-            // P7 is checked until then, and beyond.
+        if base.change.has_deadline() {
+            Self::outlives_certificates(base, engine);
+        }
+    }
+
+    /// Continues until the certificates that were in use at the beginning have expired: P7 is checked until then, and beyond.
+    fn outlives_certificates(base: &Base, engine: &mut Engine<'_>) {
+        if let Some(ends) = base.ends {
             engine.run_until(ends + SignedDuration::from_hours(1));
         }
     }
@@ -451,7 +464,7 @@ fn heal(base: &Base, bound: SignedDuration, engine: &mut Engine<'_>) {
     drop(world);
     engine.person_after(SignedDuration::from_mins(20), Deed::Say(Order::Resume));
     engine.person_after(bound / 6, Deed::TakeDown);
-    if base.shape.manual && base.change != Change::Deadline {
+    if base.shape.manual && !base.change.has_deadline() {
         engine.person_after(SignedDuration::from_mins(30), Deed::Approve);
     }
 }
@@ -521,7 +534,11 @@ fn amiss(base: &Base, engine: &Engine<'_>) -> Vec<String> {
                     amiss.push(format!("{id} of {role} is of an earlier configuration"));
                 } else if !matches!(
                     base.change,
-                    Change::Refresh | Change::Renew | Change::Urgent | Change::Deadline
+                    Change::Refresh
+                        | Change::Renew
+                        | Change::Urgent
+                        | Change::Deadline
+                        | Change::RollBeforeDeadline
                 ) && group.as_ref().is_some_and(|group| group.template != machine.template)
                 {
                     amiss.push(format!("{id} of {role} is not what its group launches now"));

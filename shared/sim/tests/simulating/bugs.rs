@@ -335,8 +335,9 @@ impl Mistaken {
         {
             is.skipped.extend(was.skipped.iter().cloned());
         }
-        if let Some(last) = decision.next.last.as_mut().filter(|_| self.bug == Bug::BeginsAgain) {
-            last.spec_version.clear();
+        if self.bug == Bug::BeginsAgain {
+            decision.next.stopped = None;
+            decision.next.last.iter_mut().for_each(|last| last.spec_version.clear());
         }
     }
 

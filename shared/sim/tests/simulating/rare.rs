@@ -1,6 +1,6 @@
 //! Rare changes of a cluster: a pool is removed or added, pools have many machines, members of etcd join, certificates are about to expire.
 
-use slipway_sim::year::{Change, Trial};
+use slipway_sim::year::{Change, People, Surely, Trial};
 
 use super::seeds::{Case, all_end_well, base, rates, report, trial};
 
@@ -109,6 +109,24 @@ fn p4_members_join_as_learners_one_at_a_time_whatever_goes_wrong() {
 #[test]
 fn p7_what_waits_for_a_window_or_a_person_goes_on_in_time_whatever_goes_wrong() {
     every_seed_ends_well(Change::Deadline, &[8, 9, 10, 11]);
+}
+
+/// Workers are rolled while the scan renews credentials and their expiry comes near. In every second trial, budgets allow no eviction for
+/// 30 hours, so that the roll is still open when nothing may hold up the renewal any more; in every fourth, a person aborts such a roll. Nobody
+/// approves the renewal.
+#[test]
+fn p7_a_renewal_that_comes_while_workers_are_rolled_is_done_in_time_whatever_goes_wrong() {
+    const SHAPES: [usize; 6] = [2, 3, 4, 11, 20, 21];
+    all_end_well("RollBeforeDeadline", 24, false, |seed| {
+        let (turn, shape) = (seed as usize / SHAPES.len(), SHAPES[seed as usize % SHAPES.len()]);
+        let faults = [0.0, 0.05, 0.02, 0.1][turn / 2 % 4];
+        let surely = if turn % 2 == 0 { Surely::Stuck } else { Surely::Nothing };
+        let people = if turn % 4 == 2 { People::Abort } else { People::ByChance };
+        let change = Change::RollBeforeDeadline;
+        let trial = Trial { people, rates: rates(), surely, ..Trial::on(seed, faults, shape, change) };
+        let stuck = if turn % 2 == 0 { "SLIPWAY_STUCK=1 " } else { "" };
+        Case { trial, base: base(trial.base()), on: format!("SLIPWAY_ON={shape}/{change:?} {stuck}") }
+    });
 }
 
 /// No window is open for hours, and nobody has approved the renewal. The checker checks that nothing else is treated as urgent.

@@ -208,6 +208,9 @@ fn one() {
     if let Some((shape, change)) = shape_and_change("SLIPWAY_ON") {
         trial.on = Trial::on(seed, faults, shape, change).on;
     }
+    if number("SLIPWAY_STUCK").is_some() {
+        trial.surely = Surely::Stuck;
+    }
     let verdict = match shape_and_change("SLIPWAY_WITH") {
         Some((shape, change)) => trial.run(&Base::with(shape, change), None),
         None => run(trial),

@@ -1,5 +1,7 @@
 //! Who is woken, by whom, and that whatever is open is woken again.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::*;
 
 /// What is open: a rollout, a worker on its way out, and a cluster that is being taken away.
@@ -105,6 +107,27 @@ async fn p8_what_another_invocation_has_just_decided_is_left_to_it_for_as_long_a
     let shore = Shore::with(&Rollout { outbox: vec![pending(1, step_event(), 0)], ..idle() });
     shore.wakes(Waker::Event).await.unwrap();
     assert_eq!(shore.done(), ["publish Rollout Step"]);
+}
+
+/// Also if this invocation has stored and performed something before: two that perform one termination at the same moment make its group
+/// smaller twice.
+#[tokio::test]
+async fn p8_what_another_invocation_stores_between_two_rounds_is_left_to_it() {
+    let shore = Shore::with(&rolling(json!("executing")));
+    let rounds = AtomicU32::new(0);
+    let deciding = |state: &Rollout, _: &Observed, _: Timestamp| {
+        let next = Rollout { effects_decided: state.effects_decided + 1, ..state.clone() };
+        if rounds.fetch_add(1, Ordering::Relaxed) == 1 {
+            let outbox = vec![pending(900, prolongs("i-2"), 0)];
+            shore.is_raced_by(&keys::rollout("c"), &Rollout { outbox, ..state.clone() });
+        }
+        Decision { next, effects: Vec::new(), report: Report::default() }
+    };
+    let report = shore.wakes_deciding(Waker::Event, &deciding).await.unwrap();
+    assert_eq!(rounds.load(Ordering::Relaxed), 2);
+    assert!(report.message.contains("another invocation"), "{report:?}");
+    assert!(!shore.done().contains(&"prolong i-2".to_owned()));
+    assert_eq!(shore.state().outbox.len(), 1);
 }
 
 #[tokio::test]

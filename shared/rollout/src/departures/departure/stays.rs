@@ -63,6 +63,6 @@ impl Departure {
 
 /// Whether a cancelled drain may still run.
 pub(super) fn still_runs(sent: &SentCommand, observed: &Observed, now: Timestamp) -> bool {
-    let is_late = now.duration_since(sent.at) > sent.command.verb.answers_within();
+    let is_late = sent.is_older_than(sent.command.verb.answers_within(), now);
     sent.outcome(observed, now).is_none() && !is_late
 }

@@ -29,15 +29,32 @@ fn p10_after_a_pause_at_any_minute_nothing_begins_and_a_resume_goes_on_to_the_en
 
 #[test]
 fn p10_after_an_abort_at_any_minute_nothing_begins_and_all_take_pods_again() {
-    for at in 1..45 {
+    // Also if it comes while effects are performed that are not recorded yet.
+    for (at, performed) in (1..45).flat_map(|at| [(at, false), (at, true)]) {
         let mut yard = Yard::new(&SMALL, Change::Machines, &|_| true, &auto());
         yard.stuck.extend(["controller.1".to_owned(), "pool-a.1".to_owned()]);
         (0..at).for_each(|_| yard.wake(None));
-        yard.wake(Some(Order::Abort { plan: None }));
+        let (abort, mut drains, told) = (Order::Abort { plan: None }, 0, yard.log.len());
+        if performed {
+            let decision = yard.decides(None);
+            yard.hanging.extend(yard.groups["c-control-plane"].machines.keys().cloned());
+            let drain =
+                |effect: &&Effect| matches!(effect, Effect::Send(Command { verb: Verb::Drain { .. }, .. }));
+            drains = decision.effects.iter().filter(drain).count();
+            yard.performs(decision.effects);
+            yard.hanging.clear();
+            let given = Given { order: abort, at: Timestamp::from_second(yard.now).unwrap() };
+            yard.state = after_order(&decision.next, &given, Some(&yard.wanted.desired), given.at);
+            yard.state.outbox.retain(|pending| !pending.effect.begins());
+        } else {
+            yard.wake(Some(abort));
+        }
         let before = yard.log.len();
         (0..25).for_each(|_| yard.wake(None));
         let after: Vec<&String> = yard.log[before..].iter().filter(|line| disrupts(line)).collect();
         assert!(after.is_empty(), "aborted at {at}: {after:?}");
+        let taken_back = yard.log[told..].iter().filter(|line| line.contains("Drain is taken back")).count();
+        assert!(!performed || taken_back >= drains, "at {at}: {drains} {:?}", &yard.log[told..]);
         assert_eq!(yard.report.state.as_str(), "aborted", "at {at}: {}", yard.report.message);
         assert!(yard.state.departures.is_empty() && !yard.state.is_open(), "at {at}");
         for (line, node) in yard.log.iter().filter_map(|line| Some((line, line.split_once(" drains ")?.1))) {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 
@@ -106,8 +106,7 @@ pub(super) struct Approvals {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spent {
     plans: BTreeSet<String>,
-    /// By the version of the spec and the release that was made from it: whether a person has uploaded a spec since.
-    specs: BTreeMap<(String, String), bool>,
+    uploads: Vec<SpentUpload>,
     /// The stacks that one of them changed: whether a stack has the change is known only once another change set was asked for.
     stacks: BTreeSet<String>,
     /// Certificates were about to expire while one of them was open, and none has succeeded since: which machines have new ones is known
@@ -115,14 +114,64 @@ pub(super) struct Spent {
     hurried: bool,
 }
 
+/// What a rollout did not achieve.
+#[derive(Debug, Clone)]
+struct SpentUpload {
+    spec_version: String,
+    target: String,
+    release: Arc<Rendering>,
+    /// A person aborted it.
+    aborted: bool,
+    at: Timestamp,
+    /// A person has uploaded a spec since.
+    uploaded: bool,
+}
+
+/// A renewal that failed is tried again by the next daily scan; functions' clocks may differ.
+const TRIED_AGAIN: SignedDuration = SignedDuration::from_hours(19);
+
+/// Whether a release differs from another one in credentials alone.
+fn differ_in_credentials(one: &Rendering, other: &Rendering) -> bool {
+    let has_role = |(role, node): (&Role, &NodeRole)| {
+        other.roles.get(role).is_some_and(|before| {
+            (&before.machine, &before.config_digest, before.nodes)
+                == (&node.machine, &node.config_digest, node.nodes)
+        })
+    };
+    let body = |release: &Rendering, name: &str| {
+        let stack = release.stack(name)?;
+        let nodes = release.roles.values().filter(|node| node.stack == name);
+        let body = nodes
+            .fold(stack.body.clone(), |body, node| body.replace(&node.credentials_digest, "credentials"));
+        Some((body, stack.tags.clone()))
+    };
+    one.roles.len() == other.roles.len()
+        && one.stacks.len() == other.stacks.len()
+        && one.addons.digest == other.addons.digest
+        && one.roles.iter().all(has_role)
+        && one.stacks.iter().all(|stack| body(one, &stack.name) == body(other, &stack.name))
+}
+
 impl Spent {
-    /// Whether a plan may not begin. `is_wanted`: a person has to approve, and approved exactly this plan. `is_hurried`: certificates
-    /// are about to expire, so that what runs is renewed while a newer spec waits for its approval.
-    fn has(&self, begun: &Begun, is_wanted: bool, is_hurried: bool) -> bool {
-        let spec = (begun.spec_version.clone(), begun.target.clone());
-        let is_spent = self.specs.get(&spec).is_some_and(|uploaded| !(is_hurried && *uploaded));
+    /// What a rollout may do if one of its upload did not succeed before, and no person has it begin again; `None`: nothing. `is_wanted`: a person
+    /// has to approve, and approved exactly this plan. `is_hurried`: certificates are about to expire, so that what runs is renewed.
+    fn limits(&self, begun: &Begun, is_wanted: bool, is_hurried: bool, now: Timestamp) -> Option<May> {
+        let of_upload = self.uploads.iter().rev();
+        let mut of_upload = of_upload.filter(|spent| {
+            spent.spec_version == begun.spec_version && differ_in_credentials(&spent.release, &begun.release)
+        });
+        let Some(spent) = of_upload.next() else { return Some(May::Everything) };
         // The approval of another plan of the same spec allows it to begin.
-        is_spent && (self.plans.contains(&begun.plan) || !is_wanted)
+        if is_wanted && !self.plans.contains(&begun.plan) || is_hurried && spent.uploaded {
+            return Some(May::Everything);
+        }
+        let is_same = spent.target == begun.target;
+        let renews = match (spent.aborted, is_same) {
+            (false, false) => true,
+            (false, true) => is_hurried && now.duration_since(spent.at) >= TRIED_AGAIN,
+            (true, _) => is_hurried && !is_same,
+        };
+        renews.then_some(May::Renew)
     }
 }
 
@@ -214,10 +263,15 @@ impl Checker {
             true if is_hurried => May::Renew,
             true => May::Look,
         };
-        if self.spent.has(&begun, is_approved && self.rules.manual, is_hurried) {
-            let what = "what was aborted, or failed, begins again, and nobody has uploaded a spec since";
-            self.wrong(now, "P10", what.to_owned());
-        }
+        let may = match self.spent.limits(&begun, is_approved && self.rules.manual, is_hurried, now) {
+            Some(May::Renew) if may == May::Everything => May::Renew,
+            Some(_) => may,
+            None => {
+                let what = "what was aborted, or failed, begins again, and nobody has uploaded a spec since";
+                self.wrong(now, "P10", what.to_owned());
+                may
+            }
+        };
         let changed = begun.release.stacks.iter().filter(|stack| {
             // A stack that was never created, or is partly deleted, also has a template.
             let status = world.stack_status(&stack.name).unwrap_or_default();
@@ -242,7 +296,7 @@ impl Checker {
 
     /// A person has uploaded a spec.
     pub(in super::super) fn uploaded(&mut self) {
-        self.spent.specs.values_mut().for_each(|uploaded| *uploaded = true);
+        self.spent.uploads.iter_mut().for_each(|spent| spent.uploaded = true);
     }
 
     /// The rollout has ended.
@@ -264,8 +318,18 @@ impl Checker {
             self.spent.hurried |= in_it;
         }
         if let Some(target) = self.target.take().filter(|_| !well) {
-            self.spent.specs.insert((target.begun.spec_version, target.begun.target), false);
-            self.spent.plans.insert(target.begun.plan);
+            let Begun { plan, spec_version, target: to, release } = target.begun;
+            let (at, aborted) = (world.now(), self.aborted);
+            self.spent.uploads.retain(|spent| (&spent.spec_version, &spent.target) != (&spec_version, &to));
+            self.spent.uploads.push(SpentUpload {
+                spec_version,
+                target: to,
+                release,
+                aborted,
+                at,
+                uploaded: false,
+            });
+            self.spent.plans.insert(plan);
             self.spent.stacks.extend(target.executed.into_keys());
         }
         self.aborted = false;

@@ -36,7 +36,7 @@ impl Farewell {
     /// The destruction in that trial, if there is one.
     pub(super) fn for_trial(trial: &Trial) -> Option<Self> {
         if trial.people == People::ByChance
-            && matches!(change_of(trial.base()), Change::Removal | Change::Deadline)
+            && (change_of(trial.base()) == Change::Removal || change_of(trial.base()).has_deadline())
         {
             return None;
         }
