@@ -350,7 +350,7 @@ impl Trial {
             }
             if round == 0 && base.change == Change::RollBeforeDeadline {
                 // Nobody uploads anything until the certificates would expire (P7).
-                Self::outlives_certificates(base, engine);
+                self.outlives_certificates(base, engine);
             }
             // The next daily check for work that is stuck: retained machines whose event was lost.
             let who = Woken::Rollout(Waker::Look);
@@ -394,13 +394,14 @@ impl Trial {
         }
         self.no_step_twice(engine);
         if base.change.has_deadline() {
-            Self::outlives_certificates(base, engine);
+            self.outlives_certificates(base, engine);
         }
     }
 
     /// Continues until the certificates that were in use at the beginning have expired: P7 is checked until then, and beyond.
-    fn outlives_certificates(base: &Base, engine: &mut Engine<'_>) {
-        if let Some(ends) = base.ends {
+    /// Of a cluster that was to be destroyed, nothing is renewed before another upload.
+    fn outlives_certificates(&self, base: &Base, engine: &mut Engine<'_>) {
+        if let Some(ends) = base.ends.filter(|_| Farewell::for_trial(self).is_none()) {
             engine.run_until(ends + SignedDuration::from_hours(1));
         }
     }
