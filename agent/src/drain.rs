@@ -90,14 +90,7 @@ async fn step(
         }
         return Ok(Some(after_begin(begun, now)));
     }
-    for (target, answer) in act::evict(client, &step.evict).await? {
-        let Some(answer) = answer else { continue };
-        if answer == Answer::Accepted {
-            record.evicted(&target.name);
-            print_progress(&json!({ "node": record.node(), "evicted": target.name.to_string() }));
-        }
-        tries.remember(&target, now, answer);
-    }
+    remember(act::evict(client, &step.evict).await, now, tries, record)?;
     if let Some(target) = &step.force
         && act::force(client, &observation, target, now).await?
     {
@@ -105,6 +98,30 @@ async fn step(
         print_progress(&json!({ "node": record.node(), "forced": target.name.to_string() }));
     }
     Ok(Some(step.look_again.unwrap_or(now)))
+}
+
+/// Records every answer that arrived, and then says that one did not: evictions that the API server accepted have begun.
+fn remember(
+    evicted: Vec<act::Evicted>,
+    now: Timestamp,
+    tries: &mut PastTries,
+    record: &mut DrainRecord,
+) -> AgentResult<()> {
+    let mut unanswered = Ok(());
+    for (target, answer) in evicted {
+        match answer {
+            Ok(Some(answer)) => {
+                if answer == Answer::Accepted {
+                    record.evicted(&target.name);
+                    print_progress(&json!({ "node": record.node(), "evicted": target.name.to_string() }));
+                }
+                tries.remember(&target, now, answer);
+            }
+            Ok(None) => {}
+            Err(failure) => unanswered = unanswered.and(Err(failure)),
+        }
+    }
+    unanswered
 }
 
 /// When to look at the node after the attempt to begin: at once if it was written, and a little later if another writer was first, who may be

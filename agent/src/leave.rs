@@ -278,4 +278,11 @@ mod tests {
         assert!(refuse_without_majority(&health(true, &[true])).is_ok());
         assert!(refuse_without_majority(&health(false, &[true, false, false])).is_ok());
     }
+
+    #[test]
+    fn p4_a_learner_is_no_part_of_the_majority() {
+        let mut three = health(true, &[true, true, true]);
+        three.members[2].learner = true;
+        assert!(refuse_without_majority(&three).is_err());
+    }
 }

@@ -21,6 +21,7 @@ pub mod logs;
 pub mod machine;
 pub mod manage;
 pub mod node_files;
+mod passes;
 pub mod refresh;
 mod run_command;
 mod sealed_bundle;

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_core::node::NodeFile;
+use slipway_core::node::manager::FailedPart;
 
 use crate::api;
 use crate::aws::{Aws, Endpoints};
@@ -35,6 +36,8 @@ use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::Unit;
 use crate::node_files::NODE;
+use crate::passes::{self, Failed};
+use crate::workers_seen::uptime_s;
 
 pub use judge::{Machine, Registration, Verdict, judge_serving};
 pub use requests::OpenRequest;
@@ -43,10 +46,6 @@ pub use sources::{Cloud, Library};
 /// Contains the authorities that sign kubelets' serving certificates, all of them during a rotation.
 const KUBELET_CA: &str = "/etc/kubernetes/pki/client-ca.pem";
 
-/// When the last pass ended in which everything succeeded. The unit's `RuntimeDirectory`, the only folder that it may write.
-const PASSED: &str = "/run/slipway-manage/passed";
-/// What failed in the last pass, if anything did.
-const FAILED: &str = "/run/slipway-manage/failed";
 /// The label of controllers' Nodes.
 pub(crate) use publish::ROLE as CONTROLLER_LABEL;
 
@@ -86,55 +85,44 @@ pub async fn manage(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
 
 /// A pass has ended at that time: the time is written down if nothing failed, and what failed otherwise.
 pub(crate) fn has_ended(root: &Path, at: Timestamp, passed: &AgentResult<Value>) {
-    let failures = match passed {
-        Ok(parts) => failures(parts),
-        Err(failure) => vec![failure.message.clone()],
+    let failed = match passed {
+        Ok(parts) => failed(parts),
+        Err(failure) => Failed {
+            words: failure.message.clone(),
+            parts: vec![FailedPart { part: "all".to_owned(), code: Some(failure.code.into()) }],
+        },
     };
-    // If it cannot be written, `serves` reports the node manager.
-    let _ = if failures.is_empty() {
-        let _ = std::fs::remove_file(below(root, FAILED));
-        std::fs::write(below(root, PASSED), at.to_string())
-    } else if failures == [RESTS] && last_failure(root).is_some() {
-        // The try that failed has said more.
-        Ok(())
-    } else {
-        std::fs::write(below(root, FAILED), failures.join("; "))
-    };
+    if failed.parts.is_empty() {
+        passes::has_passed(root, at);
+    } else if failed.words != RESTS || passes::last_failure(root).is_none() {
+        // Else the try that failed has said more.
+        passes::has_failed(root, &failed);
+    }
 }
 
 /// The failure of a pass between two tries to apply the add-ons.
 const RESTS: &str = "addons: the last try failed";
 
-/// What failed in a pass, by its parts.
-fn failures(parts: &Value) -> Vec<String> {
+/// What failed in a pass with these parts.
+fn failed(parts: &Value) -> Failed {
     let words = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let parts = parts.as_object().into_iter().flatten();
     let failed = parts.filter_map(|(name, part)| {
         let first = &part["failures"][0];
-        let why = match (part["error"]["message"].as_str(), part["state"].as_str()) {
-            (Some(why), _) => why.to_owned(),
+        let (why, error) = match (part["error"]["message"].as_str(), part["state"].as_str()) {
+            (Some(why), _) => (format!("{name}: {why}"), &part["error"]),
             (None, Some(addons::INCOMPLETE)) => {
-                format!("{}: {}", words(&first["object"]), words(&first["error"]["message"]))
+                let (object, why) = (words(&first["object"]), words(&first["error"]["message"]));
+                (format!("{name}: {object}: {why}"), &first["error"])
             }
-            (None, Some(addons::RESTING)) => return Some(RESTS.to_owned()),
+            (None, Some(addons::RESTING)) => (RESTS.to_owned(), &Value::Null),
             (None, _) => return None,
         };
-        Some(format!("{name}: {why}"))
+        let code = serde_json::from_value(error["code"].clone()).ok();
+        Some((why, FailedPart { part: name.clone(), code }))
     });
-    failed.collect()
-}
-
-/// When the last pass ended in which everything succeeded; the error says why there is none.
-pub(crate) fn last_pass(root: &Path) -> Result<Timestamp, String> {
-    let path = below(root, PASSED);
-    let unknown = |why: String| format!("{}: {why}", path.display());
-    let text = std::fs::read_to_string(&path).map_err(|error| unknown(error.to_string()))?;
-    text.trim().parse().map_err(|_| unknown("it holds no time".to_owned()))
-}
-
-/// What failed in the last pass; `None` if nothing did.
-pub(crate) fn last_failure(root: &Path) -> Option<String> {
-    std::fs::read_to_string(below(root, FAILED)).ok()
+    let (words, parts): (Vec<String>, Vec<FailedPart>) = failed.unzip();
+    Failed { words: words.join("; "), parts }
 }
 
 /// One pass. `library` has the add-ons, `cloud` the instances.
@@ -146,8 +134,8 @@ pub async fn pass(site: &Site, library: &impl Library, cloud: &impl Cloud) -> Ag
     let authority = publish::kubelet_authority(&client, &below(&site.root, KUBELET_CA)).await;
     let tokens = tokens::keep(&client, cloud, &site.root, &site.cluster).await;
     let requests = requests::approve(&client, cloud, &site.cluster).await;
-    let repair = repair::repair(&client, cloud, site, repair::uptime_s()).await;
-    let gone = gone::delete(&client, cloud, site, repair::uptime_s()).await;
+    let repair = repair::repair(&client, cloud, site, uptime_s()).await;
+    let gone = gone::delete(&client, cloud, site, uptime_s()).await;
     let addons = addons::apply_all(&client, library, &site.cluster).await;
     Ok(json!({
         "node": value(node),

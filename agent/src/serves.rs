@@ -18,7 +18,7 @@ use crate::etcd::client::EtcdClient;
 use crate::etcd::wire::{Alarms, Member, hex};
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::status::{self, listeners, registration};
-use crate::{manage, node_files};
+use crate::{manage, node_files, passes};
 
 /// A member that does not answer within this time does not serve.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -47,7 +47,11 @@ pub async fn serves(root: &Path, without: &BTreeSet<String>) -> AgentResult<Clus
         api_server,
         controller_manager,
         scheduler,
-        node_manager: node_manager(manage::last_pass(root), manage::last_failure(root), Timestamp::now()),
+        node_manager: node_manager(
+            passes::last_pass(root),
+            passes::last_failure(root).map(|failed| failed.words),
+            Timestamp::now(),
+        ),
         etcd,
         nodes,
     })
@@ -271,12 +275,12 @@ mod tests {
     fn p11_a_pass_counts_only_if_no_part_of_it_failed() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
-        assert!(manage::last_pass(root).is_err());
+        assert!(passes::last_pass(root).is_err());
         std::fs::create_dir_all(root.join("run/slipway-manage")).unwrap();
         let at = |second| Timestamp::from_second(second).unwrap();
         let passes = |second, parts: Value| {
             manage::has_ended(root, at(second), &Ok(parts));
-            (manage::last_pass(root), manage::last_failure(root))
+            (passes::last_pass(root), passes::last_failure(root).map(|failed| failed.words))
         };
         let fresh = || json!({"node": {"labels": "kept"}, "addons": {"state": "fresh"}});
         assert_eq!(passes(100, fresh()), (Ok(at(100)), None));
@@ -292,7 +296,7 @@ mod tests {
         assert_eq!(passes(400, rests()), (Ok(at(100)), Some(told)));
         let failure = AgentError::passing(FailureCode::Usage, "the API does not answer", "");
         manage::has_ended(root, at(500), &Err(failure));
-        assert_eq!(manage::last_failure(root), Some("the API does not answer".to_owned()));
+        assert_eq!(passes::last_failure(root).unwrap().words, "the API does not answer");
         assert_eq!(passes(600, fresh()), (Ok(at(600)), None));
         assert_eq!(passes(700, rests()), (Ok(at(600)), Some("addons: the last try failed".to_owned())));
     }

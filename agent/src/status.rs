@@ -28,7 +28,7 @@ use crate::credentials;
 use crate::failure::AgentResult;
 use crate::node_files::{config, node};
 use crate::workers_seen::WorkerRecord;
-use crate::{etcd, http};
+use crate::{etcd, http, passes};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Characters of a component's message that are reported.
@@ -42,6 +42,11 @@ pub async fn status(root: &Path, endpoints: &Endpoints) -> AgentResult<NodeStatu
 /// The status of this node, which runs on `instance`.
 pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> AgentResult<NodeStatus> {
     let (config, text) = config(root)?;
+    // Before the time of this status is taken, so that no pass seems to have ended after it.
+    let node_manager = match &config {
+        NodeConfig::Controller(_) => passes::report(root),
+        NodeConfig::Etcd(_) | NodeConfig::Worker(_) => None,
+    };
     let now = Timestamp::now();
     let listeners = listeners::listeners(root, &config);
     let components = listeners::components(root, &config);
@@ -79,6 +84,7 @@ pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> Agen
             NodeConfig::Controller(_) => WorkerRecord::read(root).unready,
             NodeConfig::Etcd(_) | NodeConfig::Worker(_) => Vec::new(),
         },
+        node_manager,
     })
 }
 

@@ -11,8 +11,9 @@ use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// It is lost with a restart of the machine, as it should be.
 const SEEN: &str = "/run/slipway-manage/workers.json";
-pub(crate) const HELP: &str =
-    "restart this controller's machine if it stays; no worker is replaced by it meanwhile";
+/// Seconds since the machine was started, which also count while it is suspended (proc(5)).
+const UPTIME: &str = "/proc/uptime";
+const HELP: &str = "restart this controller's machine if it stays; no worker is replaced by it meanwhile";
 
 /// What one controller knows of the workers, between two passes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -52,6 +53,16 @@ impl WorkerRecord {
     }
 }
 
+/// Seconds since this machine was started.
+pub(crate) fn uptime_s() -> AgentResult<u64> {
+    let path = Path::new(UPTIME);
+    let text = std::fs::read_to_string(path).map_err(|error| unkept(path, &error))?;
+    let seconds = text.split(['.', ' ']).next().and_then(|seconds| seconds.parse().ok());
+    seconds.ok_or_else(|| {
+        AgentError::lasting(FailureCode::ManageRepair, format!("{UPTIME} holds no time"), HELP)
+    })
+}
+
 pub(crate) fn unkept(path: &Path, error: &std::io::Error) -> AgentError {
     AgentError::lasting(FailureCode::ManageRepair, format!("{}: {error}", path.display()), HELP)
 }
@@ -87,6 +98,11 @@ mod tests {
         seen.write(root.path()).unwrap();
         WorkerRecord::forget(root.path());
         assert_eq!(WorkerRecord::read(root.path()), WorkerRecord::default());
+    }
+
+    #[test]
+    fn the_kernel_says_when_the_machine_was_started() {
+        assert!(uptime_s().unwrap() > 0);
     }
 
     #[test]

@@ -150,6 +150,7 @@ impl Overview {
         let (manifest, scan) = (documents.manifest.as_ref(), documents.scan.as_ref());
         if stands {
             findings.extend(space::of_etcd(name, &nodes));
+            findings.extend(findings::of_node_managers(name, &nodes));
             findings.extend(findings::of_pause(name, &rollout, &certificates, now));
             findings.extend(findings::of_certificates(name, &certificates, manifest, scan, now));
             findings.extend(manifest.into_iter().flat_map(|manifest| scanned::of_rotations(name, manifest)));

@@ -85,7 +85,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (found, findings) = limit::in_time(bytes.len(), || {
         let mut findings = Vec::new();
         let read = nodes(&bucket, &CLUSTER, written, &mut findings).now_or_never();
-        let (found, _) = read.expect("memory does not wait").expect("no report fails a scan");
+        let (found, _, _) = read.expect("memory does not wait").expect("no report fails a scan");
         (found, findings)
     });
     for one in &found {

@@ -1,6 +1,6 @@
 //! Changes to a node and its pods.
 
-use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures_util::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::Eviction;
@@ -88,25 +88,35 @@ async fn patch(client: &Client, node: &str, change: &Value) -> kube::Result<()> 
     nodes.patch(node, &PatchParams::default(), &Patch::Merge(change)).await.map(|_| ())
 }
 
-/// Requests the eviction of `targets`; the answer of each is `None` if the pod is gone.
-pub(super) async fn evict(client: &Client, targets: &[Target]) -> AgentResult<Vec<(Target, Option<Answer>)>> {
+/// The answer to the request to evict a pod; `None` if the pod is gone, and a failure if no answer arrived.
+pub(super) type Evicted = (Target, AgentResult<Option<Answer>>);
+
+/// Requests the eviction of `targets`. Each has its answer, whatever became of the others.
+pub(super) async fn evict(client: &Client, targets: &[Target]) -> Vec<Evicted> {
     let evictions = stream::iter(targets).map(async |target| {
         let answer = match request_eviction(client, target).await {
-            Ok(()) => Some(Answer::Accepted),
-            Err(error) => {
-                refusal(&error).map_err(|()| failed(&format!("evicting {}", target.name), &error))?
-            }
+            Ok(()) => Ok(Some(Answer::Accepted)),
+            Err(error) => refusal(&error).map_err(|()| failed(&format!("evicting {}", target.name), &error)),
         };
-        Ok((target.clone(), answer))
+        (target.clone(), answer)
     });
-    evictions.buffered(AT_ONCE).try_collect().await
+    evictions.buffered(AT_ONCE).collect().await
 }
 
-/// Not by kube's own `evict`: it sends its options under a name that the API server does not know, and so loses the UID
-/// precondition: <https://github.com/kube-rs/kube/blob/5.0.0/kube-core/src/subresource.rs#L120>
 async fn request_eviction(client: &Client, target: &Target) -> kube::Result<()> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &target.name.namespace);
-    let eviction = Eviction {
+    let params = PostParams::default();
+    let _: Status =
+        pods.create_subresource("eviction", &target.name.name, &params, &eviction(target)).await?;
+    Ok(())
+}
+
+/// The eviction of that very pod, and not of a successor with its name.
+///
+/// Not by kube's own `evict`: it sends its options under a name that the API server does not know, and so loses the UID
+/// precondition: <https://github.com/kube-rs/kube/blob/5.0.0/kube-core/src/subresource.rs#L120>
+pub(super) fn eviction(target: &Target) -> Eviction {
+    Eviction {
         metadata: ObjectMeta {
             name: Some(target.name.name.clone()),
             namespace: Some(target.name.namespace.clone()),
@@ -116,10 +126,7 @@ async fn request_eviction(client: &Client, target: &Target) -> kube::Result<()> 
             preconditions: Some(Preconditions { uid: Some(target.uid.clone()), resource_version: None }),
             ..DeleteOptions::default()
         }),
-    };
-    let _: Status =
-        pods.create_subresource("eviction", &target.name.name, &PostParams::default(), &eviction).await?;
-    Ok(())
+    }
 }
 
 /// Classifies a refusal; `Err` if no answer arrived.
@@ -145,11 +152,7 @@ pub(super) async fn force(
     target: &Target,
     now: Timestamp,
 ) -> AgentResult<bool> {
-    let change = json!({ "metadata": {
-        "resourceVersion": observation.version,
-        "annotations": { LAST_FORCED: now.to_string() },
-    }});
-    if let Err(error) = patch(client, &observation.node, &change).await {
+    if let Err(error) = patch(client, &observation.node, &forced(observation, now)).await {
         return lost_race(&error).map_err(|()| node_failure(&observation.node, &error));
     }
     let pods: Api<Pod> = Api::namespaced(client.clone(), &target.name.namespace);
@@ -158,6 +161,14 @@ pub(super) async fn force(
         Ok(_) => Ok(true),
         Err(error) => lost_race(&error).map_err(|()| failed(&format!("deleting {}", target.name), &error)),
     }
+}
+
+/// The patch by which [`force`] records its time, under the version that was looked at.
+pub(super) fn forced(observation: &Observation, now: Timestamp) -> Value {
+    json!({ "metadata": {
+        "resourceVersion": observation.version,
+        "annotations": { LAST_FORCED: now.to_string() },
+    }})
 }
 
 /// `Ok(false)` if another writer was first: the next step decides again.

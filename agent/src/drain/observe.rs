@@ -43,6 +43,11 @@ impl PastTries {
         let count = self.0.get(&target.uid).map_or(1, |last| last.count.saturating_add(1));
         self.0.insert(target.uid.clone(), Try { at, count, answer });
     }
+
+    #[cfg(test)]
+    pub(super) fn uids(&self) -> Vec<&str> {
+        self.0.keys().map(String::as_str).collect()
+    }
 }
 
 #[derive(Debug)]

@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as KubePod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
-use slipway_core::drain::{Answer, Force, NodeState, Observed, Owner, Pod, Policy};
+use slipway_core::drain::{Answer, Force, NodeState, ObjectName, Observed, Owner, Pod, Policy, Target};
+use slipway_core::node::DrainRecord;
 
-use super::observe::{Budgets, Observation, ScaleDown, pod, sibling, state};
-use super::{act, after_begin, options::Drain};
+use super::observe::{Budgets, Observation, PastTries, ScaleDown, pod, sibling, state};
+use super::{act, after_begin, options::Drain, remember};
+use crate::failure::{AgentError, FailureCode};
 
 fn read(metadata: &Value, spec: &Value, status: &Value) -> KubePod {
     let mut object = json!({
@@ -272,4 +274,45 @@ fn a_drain_that_another_writer_forestalled_tries_again_after_a_second_and_not_at
     let now: Timestamp = "2026-11-01T08:00:00Z".parse().unwrap();
     assert_eq!(after_begin(true, now), now);
     assert_eq!(after_begin(false, now).to_string(), "2026-11-01T08:00:01Z");
+}
+
+fn target(name: &str, uid: &str) -> Target {
+    Target { name: ObjectName { namespace: "shop".to_owned(), name: name.to_owned() }, uid: uid.to_owned() }
+}
+
+#[test]
+fn p6_of_two_drains_that_looked_at_the_same_node_one_forces_a_pod() {
+    let looked = Observation {
+        observed: Observed::default(),
+        node: "i-1".to_owned(),
+        version: Some("7".to_owned()),
+        not_ready: None,
+        scale_down: ScaleDown::Unset,
+    };
+    let patch = act::forced(&looked, "2026-11-01T08:00:00Z".parse().unwrap());
+    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    assert_eq!(patch["metadata"]["annotations"], json!({ "slipway/last-forced": "2026-11-01T08:00:00Z" }));
+}
+
+#[test]
+fn p6_the_successor_of_a_pod_that_has_its_name_is_not_evicted() {
+    let eviction = serde_json::to_value(act::eviction(&target("web-0", "u-1"))).unwrap();
+    assert_eq!(eviction["metadata"], json!({ "namespace": "shop", "name": "web-0" }));
+    assert_eq!(eviction["deleteOptions"]["preconditions"], json!({ "uid": "u-1" }));
+}
+
+#[test]
+fn an_eviction_that_was_accepted_counts_although_another_one_got_no_answer() {
+    let now = "2026-11-01T08:00:00Z".parse().unwrap();
+    let silent = AgentError::passing(FailureCode::KubernetesUnavailable, "no answer", "");
+    let answers = vec![
+        (target("web-0", "u-0"), Err(silent)),
+        (target("web-1", "u-1"), Ok(Some(Answer::Accepted))),
+        (target("web-2", "u-2"), Ok(None)),
+        (target("web-3", "u-3"), Ok(Some(Answer::Budget))),
+    ];
+    let (mut tries, mut record) = (PastTries::default(), DrainRecord::new("i-1"));
+    assert_eq!(remember(answers, now, &mut tries, &mut record).unwrap_err().message, "no answer");
+    assert_eq!(record.answer(false).evicted.last, ["shop/web-1"]);
+    assert_eq!(tries.uids(), ["u-1", "u-3"]);
 }

@@ -114,22 +114,7 @@ pub async fn run(local: &LocalMember, endpoints: &Endpoints) -> AgentResult<Run>
         return Ok(Run::not_asked(NotAsked::AnotherClaimed));
     }
     let result = take(local, &node, &aws, &draft, Place::Scheduled).await;
-    let after = match &result {
-        Ok(taken) => SnapshotLedger {
-            last: Some(LastSnapshot { by: own, begun, time: taken.time.clone() }),
-            ..SnapshotLedger::default()
-        },
-        Err(AgentError { message, help, .. }) => SnapshotLedger {
-            failure: Some(SnapshotFailure {
-                by: own,
-                at: Timestamp::now(),
-                message: message.clone(),
-                help: help.clone(),
-            }),
-            claim: None,
-            ..stored.ledger
-        },
-    };
+    let after = after(claimed, own, (begun, Timestamp::now()), &result);
     // If the claim was taken over, the ledger is that member's.
     let written = match &condition {
         Some(condition) => write(&bucket, &node.cluster, &after, condition).await.map(drop),
@@ -139,6 +124,31 @@ pub async fn run(local: &LocalMember, endpoints: &Endpoints) -> AgentResult<Run>
     OwnMark { since: begun, taken: true }.write(&local.root)?;
     written?;
     Ok(Run { taken: Some(taken), ..run })
+}
+
+/// The ledger after a member with a claim has tried to take a snapshot, from `begun` until `ended`. The claim has ended with the try.
+fn after(
+    claimed: SnapshotLedger,
+    own: Taker,
+    (begun, ended): (Timestamp, Timestamp),
+    result: &AgentResult<SnapshotTaken>,
+) -> SnapshotLedger {
+    match result {
+        Ok(taken) => SnapshotLedger {
+            last: Some(LastSnapshot { by: own, begun, time: taken.time.clone() }),
+            ..SnapshotLedger::default()
+        },
+        Err(AgentError { message, help, .. }) => SnapshotLedger {
+            failure: Some(SnapshotFailure {
+                by: own,
+                at: ended,
+                message: message.clone(),
+                help: help.clone(),
+            }),
+            claim: None,
+            ..claimed
+        },
+    }
 }
 
 /// The schedule; `None`: the scan has not written one. A node may not list the bucket, so S3 denies it a missing object.
@@ -521,6 +531,21 @@ mod tests {
         fs::write(below(root.path(), OwnMark::PATH), "torn").unwrap();
         let again = OwnMark { since: at("2026-11-29T12:00:00Z"), taken: false };
         assert_eq!((read("2026-11-29T12:00:00Z"), read("2026-11-30T12:00:00Z")), (again, again));
+    }
+
+    /// Until a claim ends by itself, 40 minutes later, nobody else would take a snapshot.
+    #[test]
+    fn a_member_whose_snapshot_failed_leaves_the_turn_to_the_others() {
+        let at = |text: &str| -> Timestamp { text.parse().unwrap() };
+        let (begun, ended) = (at("2026-11-26T11:20:00Z"), at("2026-11-26T11:21:00Z"));
+        let own = claimed().claim.unwrap().by;
+        let last = LastSnapshot { by: own.clone(), begun: at("2026-11-26T05:00:00Z"), time: "t".to_owned() };
+        let claimed = SnapshotLedger { last: Some(last.clone()), ..claimed() };
+        let failed = Err(AgentError::passing(FailureCode::SnapshotBusy, "the disk is full", "make room"));
+        let left = after(claimed, own, (begun, ended), &failed);
+        assert_eq!((left.claim, left.last), (None, Some(last)));
+        let failure = left.failure.map(|failure| (failure.at, failure.message));
+        assert_eq!(failure, Some((ended, "the disk is full".to_owned())));
     }
 
     #[tokio::test]

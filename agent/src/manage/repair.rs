@@ -10,7 +10,6 @@
 //! key like a healthy worker, or like the successor of a repaired one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -27,10 +26,8 @@ use super::stored::{self, Record, Stored};
 use super::{CONTROLLER_LABEL, Site, gone};
 use crate::api::{self, failed};
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::workers_seen::{HELP, WorkerRecord, unkept};
+use crate::workers_seen::WorkerRecord;
 
-/// Seconds since the machine was started, which also count while it is suspended (proc(5)).
-const UPTIME: &str = "/proc/uptime";
 /// The cluster autoscaler removes the node (kubernetes/autoscaler, `cluster-autoscaler/utils/taints`, `ToBeDeletedTaint`).
 const AUTOSCALER_REMOVES: &str = "ToBeDeletedByClusterAutoscaler";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -46,16 +43,6 @@ impl Record for Ledger {
 /// Whether a pass found other workers not to be Ready than the one before.
 pub(super) fn has_news(pass: &Value) -> bool {
     pass["repair"]["news"] == true
-}
-
-/// Seconds since this machine was started.
-pub(super) fn uptime_s() -> AgentResult<u64> {
-    let path = Path::new(UPTIME);
-    let text = std::fs::read_to_string(path).map_err(|error| unkept(path, &error))?;
-    let seconds = text.split(['.', ' ']).next().and_then(|seconds| seconds.parse().ok());
-    seconds.ok_or_else(|| {
-        AgentError::lasting(FailureCode::ManageRepair, format!("{UPTIME} holds no time"), HELP)
-    })
 }
 
 /// Looks at the workers if that is due, and has one of each pool replaced at most.
@@ -323,6 +310,5 @@ mod tests {
     #[test]
     fn a_pass_says_whether_something_is_new() {
         assert!(has_news(&json!({ "repair": { "news": true } })) && !has_news(&json!({ "repair": {} })));
-        assert!(uptime_s().unwrap() > 0);
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 use slipway_core::role::Role;
 use slipway_credentials::bootstrap::{RoleToken, group};
 use slipway_crypto::CertificateRequest;
@@ -11,8 +12,10 @@ use super::judge::{
     serving_node,
 };
 use super::ledger::{Ledger, Rest};
-use super::units;
+use super::{has_ended, units};
 use crate::bootstrap::Patience;
+use crate::failure::{AgentError, FailureCode};
+use crate::passes::{last_failure, report};
 
 fn texts(all: &[&str]) -> Vec<String> {
     all.iter().map(|text| (*text).to_owned()).collect()
@@ -327,4 +330,46 @@ fn a_machine_gives_up_at_its_launch_hook_before_its_requests_are_denied_for_its_
     let (boot, user_data) = (SignedDuration::from_mins(5), SignedDuration::from_secs(510));
     let bootstrap = SignedDuration::try_from(Patience::default().whole).unwrap();
     assert!(boot + user_data + bootstrap < JOIN_TIME);
+}
+
+/// Nobody asks a quiet cluster whether its node managers work, so each controller says it.
+#[test]
+fn a_controllers_status_says_when_a_pass_was_last_complete_and_which_part_failed_with_which_code() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    std::fs::create_dir_all(root.join("run/slipway-manage")).unwrap();
+    let said = || {
+        let said = report(root).unwrap();
+        assert!(said.started < Timestamp::now());
+        (said.passed, said.failed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+    };
+    assert_eq!(said(), (None, String::new()), "no pass has ended yet");
+    has_ended(root, now(), &Ok(json!({ "addons": { "state": "fresh" }, "requests": {} })));
+    assert_eq!(said(), (Some(now()), String::new()));
+    let error = |code: FailureCode| serde_json::to_value(AgentError::passing(code, "why", "help")).unwrap();
+    let object =
+        json!({ "object": "DaemonSet kube-system/a", "error": error(FailureCode::KubernetesRefused) });
+    let parts = json!({
+        "addons": { "state": "incomplete", "failures": [object] },
+        "requests": { "error": error(FailureCode::ManageAws) },
+    });
+    has_ended(root, now() + minutes(1), &Ok(parts));
+    let failed = "addons: kubernetes.refused, requests: manage.aws".to_owned();
+    assert_eq!(said(), (Some(now()), failed.clone()));
+    // Between two tries to apply the add-ons, the one that failed has said more.
+    let rests = json!({ "addons": { "state": "resting" } });
+    has_ended(root, now() + minutes(2), &Ok(rests.clone()));
+    assert_eq!(said(), (Some(now()), failed));
+    let failure = AgentError::passing(FailureCode::KubernetesCredentials, "no kubeconfig", "");
+    has_ended(root, now() + minutes(3), &Err(failure));
+    assert_eq!(said(), (Some(now()), "all: kubernetes.credentials".to_owned()));
+    has_ended(root, now() + minutes(4), &Ok(json!({})));
+    assert_eq!(said(), (Some(now() + minutes(4)), String::new()));
+    // It was another controller's try.
+    has_ended(root, now() + minutes(5), &Ok(rests));
+    assert_eq!(said(), (Some(now() + minutes(4)), "addons".to_owned()));
+    // Of an agent before this one, which was replaced by a refresh of the machine.
+    std::fs::write(root.join("run/slipway-manage/failed"), "addons: refused").unwrap();
+    assert_eq!(said(), (Some(now() + minutes(4)), String::new()));
+    assert_eq!(last_failure(root).unwrap().words, "addons: refused");
 }

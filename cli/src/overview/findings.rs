@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_core::node::report::{RepairState, UnreadyWorker};
-use slipway_core::node::{BootstrapState, Word};
+use slipway_core::node::{BootstrapState, Word, manager};
 use slipway_core::status::{RolloutState, SpecResult, SpecStatus};
 use slipway_core::words::moment;
 use slipway_credentials::Manifest;
@@ -291,6 +291,20 @@ pub(super) fn of_workers(
     fewer(findings.collect())
 }
 
+/// That no controller's node manager passes. Of a controller that is silent nothing is known.
+pub(super) fn of_node_managers(cluster: &str, nodes: &[Node]) -> Option<Finding> {
+    let controllers = nodes.iter().filter(|node| node.role == "controller" && node.standing == NodeState::Up);
+    let reports: Vec<(&str, Option<String>)> = controllers
+        .filter_map(|node| {
+            let status = node.status.as_ref()?;
+            Some((&*node.instance, status.node_manager.as_ref().and_then(|manager| manager.late(status.at))))
+        })
+        .collect();
+    let message = manager::problem(reports.iter().map(|(node, late)| (*node, late.as_deref())))?;
+    let (first, _) = reports.first()?;
+    Some(finding(Gravity::Wrong, first, plain(&message), plain(&manager::help(cluster, first))))
+}
+
 /// Certificates in use on nodes that expire soon, because they were not renewed, or renewed and not yet delivered.
 pub(super) fn of_use(
     cluster: &str,
@@ -477,6 +491,34 @@ mod tests {
             "{:?}",
             found[2]
         );
+    }
+
+    #[test]
+    fn p7_node_managers_are_a_finding_once_none_of_those_that_report_passes() {
+        let at = |minutes: i64| Timestamp::from_second(1_800_000_000 - 60 * minutes).unwrap();
+        let controller = |role: &str, id: &str, standing, passed_m: i64| {
+            let failed = json!([{"part": "requests", "code": "manage.aws"}]);
+            let status: NodeStatus = serde_json::from_value(json!({
+                "format": 1, "at": at(50), "cluster": "c", "role": role, "healthy": true, "served": [], "components": [],
+                "applied": {"asAsked": true}, "nodeManager": {"passed": at(passed_m), "started": at(9000), "failed": failed},
+            }))
+            .unwrap();
+            let status = Some(Serves::from((&status, at(50))));
+            let (role, instance) = (role.to_owned(), id.to_owned());
+            Node { role, instance, standing, heard: at(50), bootstrap: None, status, behind: None }
+        };
+        let fails = controller("controller", "i-1", NodeState::Up, 50 + 121);
+        // A report is 50 minutes old: what happened since then is not known.
+        let passes = controller("controller", "i-2", NodeState::Up, 50 + 119);
+        let silent = controller("controller", "i-3", NodeState::Silent, 50);
+        let worker = controller("pool-a", "i-4", NodeState::Up, 50);
+        assert_eq!(of_node_managers("c", &[]), None);
+        assert_eq!(of_node_managers("c", &[fails.clone(), passes]), None);
+        let found = of_node_managers("c", &[fails, silent, worker]).unwrap();
+        let begins =
+            "no node manager completes its passes: i-1 since 2027-01-15T05:09:00Z (requests: manage.aws). ";
+        assert!(found.gravity == Gravity::Wrong && found.message.starts_with(begins), "{found:?}");
+        assert!(found.help.starts_with("slipway logs i-1 --cluster c --unit agent"), "{found:?}");
     }
 
     #[test]

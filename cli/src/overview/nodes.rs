@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_core::node::report::{CertificateOnNode, Served, UnreadyWorker};
 use slipway_core::node::space::EtcdSpace;
-use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeStatus};
+use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeManagerStatus, NodeStatus};
 use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
@@ -113,6 +113,9 @@ pub(crate) struct Serves {
     /// The workers that it has seen not to be Ready for too long, of a controller.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unready: Vec<UnreadyWorker>,
+    /// Whether its node manager works, of a controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node_manager: Option<NodeManagerStatus>,
     /// The room of its database, of a member of etcd that answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) etcd_space: Option<EtcdSpace>,
@@ -206,6 +209,7 @@ impl From<(&NodeStatus, Timestamp)> for Serves {
             as_asked: status.applied.as_asked,
             problems: problems(status),
             unready: status.unready.clone(),
+            node_manager: status.node_manager.clone(),
             etcd_space: status.etcd.as_ref().and_then(EtcdSpace::from_health),
             ready: status.node.as_ref().map(|node| node.ready),
             served: status.served.clone(),

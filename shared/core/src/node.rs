@@ -15,6 +15,7 @@ mod etcd;
 mod etcd_flags;
 pub mod failure;
 pub mod logs;
+pub mod manager;
 pub mod report;
 mod serves;
 pub mod space;
@@ -44,6 +45,7 @@ pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSH
 pub use etcd_flags::{ETCD_FLAGS, ETCD_QUOTA_FLAG, flag_of_variable};
 pub use failure::{FailureCode, VerbFailure};
 pub use logs::{LogLine, LogUnit, MachineLogs, UnitLog};
+pub use manager::NodeManagerStatus;
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
 pub use serves::{ClusterServes, NodesReady, NotReady, PartHealth};
 pub use word::Word;

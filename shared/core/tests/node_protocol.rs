@@ -25,6 +25,10 @@ fn printed() -> Vec<(Verb, &'static str)> {
             r#"{"applied":{"asAsked":true},"at":"2026-11-21T20:45:00Z","cluster":"prod","components":[{"healthy":true,"name":"kubelet"}],"format":1,"healthy":true,"node":{"name":"i-0abc","problem":"it is not Ready: cni plugin not initialized","ready":false,"registered":true},"role":"pool-a","served":[]}"#,
         ),
         (
+            Verb::Status,
+            r#"{"applied":{"asAsked":true},"at":"2026-11-27T20:45:00Z","cluster":"prod","components":[],"format":1,"healthy":true,"nodeManager":{"failed":[{"part":"addons"},{"code":"manage.aws","part":"requests"}],"passed":"2026-11-27T08:00:00Z","started":"2026-11-20T08:00:00Z"},"role":"controller","served":[]}"#,
+        ),
+        (
             Verb::Logs { unit: Some(LogUnit::Etcd), lines: 20 },
             r#"{"role":"etcd-0","units":[{"leftOut":2,"lines":[{"at":"2026-11-21T20:45:00Z","text":"ready to serve"}],"restarts":1,"state":"active (running)","unit":"etcd"}]}"#,
         ),

@@ -2,8 +2,8 @@
 //!
 //! [`fan_out`] requests a scan of each cluster by a separate event, and [`scan`] scans one. It is a sequence of steps, each a module:
 //!
-//! 1. `observe` reads certificates, inventory, node reports and plan, `machines` lists who has to report, and `space` judges the room of etcd's
-//!    databases; [`slipway_credentials::renewal::decide`] decides.
+//! 1. `observe` reads certificates, inventory, node reports and plan, `machines` lists who has to report, `space` judges the room of etcd's
+//!    databases, and `managers` whether a node manager works; [`slipway_credentials::renewal::decide`] decides.
 //! 2. `renewal` renews the certificates that are due.
 //! 3. `rotation` continues rotations and begins those that are due.
 //! 4. `snapshots` writes the schedule of etcd's snapshots, and deletes old ones.
@@ -15,6 +15,7 @@
 mod accepted;
 mod events;
 mod machines;
+mod managers;
 mod observe;
 mod renewal;
 mod rotation;
@@ -135,6 +136,7 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
         Err(why) => return Ok(ScanOutcome::Nothing(why)),
     };
     let (machines, listed) = machines::list(ports.assets, ports.groups, cluster, &mut seen.findings).await;
+    seen.findings.extend(seen.managers.finding(cluster, &machines));
     let mut decision = seen.decide(&machines, request, now);
     let stored = renewal::record_intent(ports.assets, &seen, &decision).await?;
     let (mut renewed, failed) = renewal::renew(ports, &seen.cluster, &decision.renew, now).await?;
@@ -218,7 +220,8 @@ pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
     now: Timestamp,
 ) -> FlowResult<Result<Foreseen, &'static str>> {
     let seen = observe::observe(ports, cluster, now).await?;
-    Ok(seen.map(|seen| {
+    Ok(seen.map(|mut seen| {
+        seen.findings.extend(seen.managers.finding(cluster, &Machines::Unknown));
         let decision = seen.decide(&Machines::default(), request, now);
         Foreseen { cluster: seen.cluster, manifest: seen.manifest, decision }
     }))

@@ -23,12 +23,18 @@ const INSTANCE: &str = "i-0123456789abcdef0";
 
 /// A systemd that records its calls.
 #[derive(Debug, Clone, Default)]
-struct Recorder(Arc<Mutex<Vec<String>>>);
+struct Recorder {
+    calls: Arc<Mutex<Vec<String>>>,
+    /// The call that fails.
+    refuses: Option<&'static str>,
+}
 
 impl Commands for Recorder {
     async fn run(&self, program: &str, arguments: &[&str]) -> AgentResult<Ran> {
-        self.0.lock().unwrap().push(format!("{program} {}", arguments.join(" ")));
-        Ok(Ran { status: Some(0), stdout: String::new(), stderr: String::new() })
+        let call = format!("{program} {}", arguments.join(" "));
+        let status = Some(i32::from(self.refuses == Some(&call)));
+        self.calls.lock().unwrap().push(call);
+        Ok(Ran { status, stdout: String::new(), stderr: String::new() })
     }
 }
 
@@ -38,6 +44,7 @@ struct Site {
     systemd: Recorder,
     folder: tempfile::TempDir,
     between_readings: Duration,
+    balancer: Duration,
 }
 
 impl Site {
@@ -52,6 +59,7 @@ impl Site {
             systemd: Recorder::default(),
             folder,
             between_readings: Duration::ZERO,
+            balancer: Duration::ZERO,
         }
     }
 
@@ -65,7 +73,7 @@ impl Site {
         let host = Host { root: self.folder.path().to_owned(), commands: self.systemd.clone() };
         let patience = Patience {
             between_readings: self.between_readings,
-            balancer: Duration::ZERO,
+            balancer: self.balancer,
             ending: Duration::from_millis(10),
             ..Patience::default()
         };
@@ -74,7 +82,7 @@ impl Site {
     }
 
     fn ran(&self) -> Vec<String> {
-        self.systemd.0.lock().unwrap().clone()
+        self.systemd.calls.lock().unwrap().clone()
     }
 
     /// The hooks that were completed.
@@ -132,6 +140,37 @@ async fn what_is_said_once_or_of_another_instance_stops_nothing() {
         assert_eq!(passed.unwrap(), None, "{path}: {value:?}");
     }
     assert_eq!((site.ran().len(), site.settled().len()), (0, 0));
+}
+
+/// Its successor would take the volume from it while etcd writes.
+#[tokio::test]
+async fn p4_a_member_whose_etcd_does_not_stop_keeps_its_hook_open() {
+    let mut site = Site::start(&member("production", "127.0.0.1")).await;
+    site.systemd.refuses = Some("systemctl stop etcd.service");
+    site.imds.set(TARGET, Some("Terminated"));
+    assert!(site.leaving().unwrap().pass().await.is_err());
+    assert_eq!(site.settled(), [""; 0]);
+    // The next poll tries again.
+    site.systemd.refuses = None;
+    assert!(site.leaving().unwrap().pass().await.unwrap().is_some());
+    assert_eq!(site.settled().len(), 1);
+}
+
+#[tokio::test]
+async fn p5_a_controller_serves_until_the_load_balancer_sends_no_more_requests() {
+    let mut site = Site::start(&testdata("controller.json")).await;
+    site.balancer = Duration::from_millis(600);
+    let manifest = site.folder.path().join("etc/kubernetes/manifests/kube-apiserver.json");
+    fs::create_dir_all(manifest.parent().unwrap()).unwrap();
+    fs::write(&manifest, "{}").unwrap();
+    site.imds.set(TARGET, Some("Terminated"));
+    let leaving = site.leaving().unwrap();
+    let meanwhile = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        manifest.exists()
+    };
+    let (passed, serves) = tokio::join!(leaving.pass(), meanwhile);
+    assert!(passed.unwrap().is_some() && serves && !manifest.exists());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod aws;
 mod bootstrap;
 mod configs;
 mod leaving;
+mod pruning;
 mod pulling;
 mod repairing;
 mod retiring;

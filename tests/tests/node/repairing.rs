@@ -46,7 +46,7 @@ async fn start() -> (String, Api) {
     (url, api)
 }
 
-fn refused(code: u16) -> (StatusCode, Json<Value>) {
+pub(crate) fn refused(code: u16) -> (StatusCode, Json<Value>) {
     let reason = match code {
         404 => "NotFound",
         409 => "Conflict",
@@ -126,12 +126,14 @@ fn settings(mode: &str) -> Value {
 
 /// EC2 and Auto Scaling.
 #[derive(Debug)]
-struct Account {
+pub(crate) struct Account {
     role: &'static str,
     /// A machine that is of another pool.
     stranger: Option<&'static str>,
     /// A machine that EC2 does not have, or shows as terminated.
     gone: Option<(&'static str, Gone)>,
+    /// The state of all other machines.
+    state: &'static str,
     /// EC2 has no machine whose id begins with this.
     lacks: Option<&'static str>,
     /// EC2 does not answer.
@@ -148,9 +150,10 @@ enum Gone {
 }
 
 impl Account {
-    fn with(role: &'static str) -> Self {
+    pub(crate) fn with(role: &'static str) -> Self {
         let (reported, asked) = (Mutex::default(), Mutex::default());
-        Self { role, stranger: None, gone: None, lacks: None, silent: false, reported, asked }
+        let state = "running";
+        Self { role, stranger: None, gone: None, state, lacks: None, silent: false, reported, asked }
     }
 
     fn reported(&self) -> Vec<String> {
@@ -163,7 +166,7 @@ impl Cloud for Account {
         let machine = |id: &str| {
             let role = if self.stranger == Some(id) { "pool-other" } else { self.role };
             let tags = [("slipway:cluster", "c"), ("slipway:role", role)];
-            let state = if self.gone == Some((id, Gone::Terminated)) { "terminated" } else { "running" };
+            let state = if self.gone == Some((id, Gone::Terminated)) { "terminated" } else { self.state };
             Machine {
                 state: state.to_owned(),
                 tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
@@ -199,12 +202,12 @@ impl Library for Empty {
 }
 
 /// A controller that has seen for so many seconds that the first worker is not Ready, and last looked 50 s ago.
-struct Controller {
+pub(crate) struct Controller {
     root: tempfile::TempDir,
 }
 
 impl Controller {
-    fn new(url: &str, unready_s: u64) -> Self {
+    pub(crate) fn new(url: &str, unready_s: u64) -> Self {
         Self::that_saw(url, &[(WORKERS[0], unready_s)])
     }
 
@@ -254,12 +257,17 @@ impl Controller {
 
     /// That part of what a pass says.
     async fn part(&self, account: &Account, part: &str) -> Value {
+        self.part_with(&Empty, account, part).await
+    }
+
+    /// The same with these add-ons.
+    pub(crate) async fn part_with(&self, addons: &impl Library, account: &Account, part: &str) -> Value {
         let site = Site {
             root: self.root.path().to_owned(),
             cluster: "c".to_owned(),
             node: "i-0a1b2c3d4e5f60701".to_owned(),
         };
-        pass(&site, &Empty, account).await.unwrap()[part].take()
+        pass(&site, addons, account).await.unwrap()[part].take()
     }
 }
 
@@ -329,6 +337,17 @@ async fn a_machine_that_ec2_calls_another_pools_or_a_controller_is_not_reported(
         assert_eq!(said["unready"][0]["repair"], "waits", "{said}");
         assert_eq!(account.reported(), [""; 0], "{role}");
     }
+}
+
+/// Auto Scaling replaces such a one by itself, and the pause after a repair would begin for nothing.
+#[tokio::test]
+async fn a_machine_that_does_not_run_is_not_reported() {
+    let (url, api) = start().await;
+    one_is_silent(&api, "on");
+    let account = Account { state: "stopped", ..Account::with("pool-general") };
+    let said = Controller::new(&url, 3600).pass(&account).await;
+    assert_eq!((&said["repaired"], account.reported().len()), (&json!([]), 0), "{said}");
+    assert_eq!(said["unready"][0]["why"], "its machine is stopped", "{said}");
 }
 
 /// A kubelet may write the label of another pool on its own Node. It was first in that pool for ever, and nothing there was repaired.

@@ -4,6 +4,7 @@
 
 mod damage;
 mod held_up;
+mod managers;
 mod recovery;
 mod rotation;
 mod silent;

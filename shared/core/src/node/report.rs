@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Word;
+use super::{NodeManagerStatus, Word};
 
 /// The answer of `slipway-node status`. It describes the certificates that are *served*, not those on the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub struct NodeStatus {
     /// Of a controller: the workers that it has seen not to be Ready for longer than their pools allow. They are no part of `healthy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unready: Vec<UnreadyWorker>,
+    /// Of a controller: whether its node manager works. It is no part of `healthy`, which must not depend on the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_manager: Option<NodeManagerStatus>,
     /// Whether every component of this role is healthy and every certificate verifies.
     pub healthy: bool,
 }

@@ -21,6 +21,7 @@ use slipway_rollout::{Rollout, RolloutResult};
 
 use super::ScanPorts;
 use super::accepted::{Accepted, accepted, keep_members};
+use super::managers::Managers;
 use super::snapshots::{self, SnapshotScan};
 use super::space::Spaces;
 use crate::credentials::lost_inventory;
@@ -60,6 +61,8 @@ pub(super) struct Observation {
     pub(super) snapshots: FlowResult<Option<SnapshotScan>>,
     /// The room of etcd's databases.
     pub(super) spaces: Spaces,
+    /// Whether the node managers work.
+    pub(super) managers: Managers,
 }
 
 /// The needed parts of a release, which contains every template.
@@ -125,7 +128,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let (stored_state, state) = load_state(ports.assets, name, now, &mut findings).await?;
     let paused_since = rollout.as_ref().and_then(Rollout::paused_since);
     findings.extend(paused_since.and_then(|since| forgotten_pause(&cluster, &manifest, since, now)));
-    let (nodes, spaces) = nodes(ports.assets, &cluster, now, &mut findings).await?;
+    let (nodes, spaces, managers) = nodes(ports.assets, &cluster, now, &mut findings).await?;
     findings.extend(spaces.findings(name));
     let (overdue, held_up) = overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?;
     findings.extend(held_up.map(|why| nothing_renews(name, why)));
@@ -147,6 +150,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
         findings,
         snapshots,
         spaces,
+        managers,
     }))
 }
 
@@ -330,7 +334,7 @@ pub async fn nodes(
     cluster: &Cluster,
     now: Timestamp,
     findings: &mut Vec<Finding>,
-) -> FlowResult<(Vec<Reported>, Spaces)> {
+) -> FlowResult<(Vec<Reported>, Spaces, Managers)> {
     let since = now.saturating_sub(OLD).unwrap_or(Timestamp::MIN);
     let roles = policy::roles(cluster).into_iter().filter(|role| match role {
         Role::Etcd(_) | Role::Controller => true,
@@ -341,7 +345,7 @@ pub async fn nodes(
         .buffered(AT_A_TIME)
         .try_collect()
         .await?;
-    let (mut nodes, mut spaces) = (Vec::new(), Spaces::default());
+    let (mut nodes, mut spaces, mut managers) = (Vec::new(), Spaces::default(), Managers::default());
     for (place, told) in read.into_iter().flatten() {
         match told {
             NodeObject::Missing => {}
@@ -358,6 +362,9 @@ pub async fn nodes(
             NodeObject::Read(status) => {
                 if let Some(etcd) = &status.etcd {
                     spaces.note(&place.role, &place.key, status.at.min(place.modified), etcd, now);
+                }
+                if place.role == Role::Controller {
+                    managers.note(&place.instance, &place.key, &status, place.modified, now);
                 }
                 let Some(report) = reported(cluster, &place.instance, &place.key, &status) else { continue };
                 match excess(&report) {
@@ -377,7 +384,7 @@ pub async fn nodes(
             }),
         }
     }
-    Ok((nodes, spaces))
+    Ok((nodes, spaces, managers))
 }
 
 /// What is wrong with a report that says more of its certificates than an agent does. What they say is stored.

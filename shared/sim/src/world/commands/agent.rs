@@ -419,6 +419,7 @@ impl World {
             etcd,
             node: None,
             unready: Vec::new(),
+            node_manager: None,
         }
     }
 }
