@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
+use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
 use slipway_credentials::bootstrap::{BOOTSTRAPPERS, group};
 use slipway_crypto::CertificateRequest;
@@ -39,6 +40,8 @@ const CLIENT_USAGES: [&[&str]; 2] =
     [&["client auth", "digital signature", "key encipherment"], &["client auth", "digital signature"]];
 const CLUSTER: &str = "slipway:cluster";
 pub(super) const ROLE: &str = "slipway:role";
+/// The tag with which Auto Scaling names the group of an instance.
+const GROUP: &str = "aws:autoscaling:groupName";
 /// A machine may become a node within this time after its launch. One that has not given up at its launch hook by then ([`Patience`]) has
 /// a Node, and renews its certificate by itself.
 ///
@@ -200,14 +203,22 @@ fn not_its_token(requester: &Requester, node: &str, role: &Role) -> Option<Strin
     }
 }
 
-/// The role of a machine whose node may join.
-fn role(node: &str, machine: &Machine) -> Result<Role, Verdict> {
-    match machine.tags.get(ROLE).map(|role| role.parse::<Role>()) {
-        Some(Ok(role @ (Role::Controller | Role::Pool(_)))) => Ok(role),
-        Some(Ok(Role::Etcd(_) | Role::Admin) | Err(_)) | None => {
-            Err(Verdict::Deny(format!("the instance {node} is neither a controller nor of a pool")))
-        }
-    }
+/// The role of a machine of `cluster` whose node may join: its tag says so, and Auto Scaling launched it in the group of that role. Whoever may tag
+/// instances could give any instance the first, and only AWS the second: tags that begin with `aws:` cannot be set
+/// (docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-tagging.html, "Tag naming and usage restrictions").
+pub(super) fn role_of(machine: &Machine, cluster: &str) -> Option<Role> {
+    let role: Role = machine.tags.get(ROLE)?.parse().ok()?;
+    let group = match &role {
+        Role::Controller => stack_name(cluster, StackKind::ControlPlane, ""),
+        Role::Pool(pool) => stack_name(cluster, StackKind::Pool, pool),
+        Role::Etcd(_) | Role::Admin => return None,
+    };
+    (machine.tags.get(GROUP) == Some(&group)).then_some(role)
+}
+
+fn role(node: &str, machine: &Machine, cluster: &str) -> Result<Role, Verdict> {
+    let why = || format!("Auto Scaling launched {node} neither as a controller nor in a pool of {cluster}");
+    role_of(machine, cluster).ok_or_else(|| Verdict::Deny(why()))
 }
 
 /// Whether `requester` may ask in the name of `node` at all. If not, its request is denied and keeps no other from its turn.
@@ -219,7 +230,7 @@ pub(super) fn may_ask(
     cluster: &str,
 ) -> Result<(), Verdict> {
     let machine = running_machine(node, machine, age, cluster)?;
-    let role = role(node, machine)?;
+    let role = role(node, machine, cluster)?;
     not_its_token(requester, node, &role).map_or(Ok(()), |why| Err(Verdict::Deny(why)))
 }
 
@@ -267,7 +278,7 @@ pub(super) fn judge_renewal(
     age: SignedDuration,
     cluster: &str,
 ) -> Verdict {
-    match running_machine(node, machine, age, cluster).and_then(|machine| role(node, machine)) {
+    match running_machine(node, machine, age, cluster).and_then(|machine| role(node, machine, cluster)) {
         Ok(_) => Verdict::Approve,
         Err(verdict) => verdict,
     }

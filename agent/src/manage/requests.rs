@@ -358,7 +358,11 @@ mod tests {
         let own = slipway_credentials::bootstrap::group(&slipway_core::role::Role::Controller);
         request.spec.groups.get_or_insert_default().extend(own);
         let read = OpenRequest::read(request, now);
-        let tags = [("slipway:cluster", "c"), ("slipway:role", "controller")];
+        let tags = [
+            ("slipway:cluster", "c"),
+            ("slipway:role", "controller"),
+            ("aws:autoscaling:groupName", "c-control-plane"),
+        ];
         let machine = Machine {
             state: "running".to_owned(),
             launched: Some(now - SignedDuration::from_mins(2)),
@@ -425,7 +429,9 @@ mod tests {
     }
 
     fn machine(state: &str, cluster: &str, role: &str) -> Machine {
-        let tags = [("slipway:cluster", cluster), ("slipway:role", role)];
+        let group = format!("{cluster}-{}", if role == "controller" { "control-plane" } else { role });
+        let tags =
+            [("slipway:cluster", cluster), ("slipway:role", role), ("aws:autoscaling:groupName", &group)];
         Machine {
             state: state.to_owned(),
             tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),

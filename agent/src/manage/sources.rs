@@ -6,7 +6,7 @@ use std::future::Future;
 use jiff::Timestamp;
 use slipway_ports::{ErrorKind, PortError};
 
-use super::judge::{Machine, ROLE};
+use super::judge::{Machine, role_of};
 use crate::aws::{Aws, BucketOfAssets};
 use crate::failure::{AgentError, AgentResult, FailureCode};
 
@@ -48,7 +48,11 @@ impl Cloud for Aws {
 
     async fn starting_roles(&self, cluster: &str, now: Timestamp) -> AgentResult<BTreeSet<String>> {
         let started = Aws::started_lately(self, cluster, now).await.map_err(|error| failure(&error))?;
-        Ok(started.into_iter().filter_map(|mut machine| machine.tags.remove(ROLE)).collect())
+        Ok(started
+            .iter()
+            .filter_map(|machine| role_of(machine, cluster))
+            .map(|role| role.to_string())
+            .collect())
     }
 
     async fn report_unhealthy(&self, id: &str) -> AgentResult<Result<(), String>> {

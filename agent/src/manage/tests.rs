@@ -47,6 +47,11 @@ fn minutes(many: i64) -> SignedDuration {
     SignedDuration::from_mins(many)
 }
 
+/// The Auto Scaling group of that role.
+fn group_of(role: &str) -> String {
+    format!("c-{}", if role == "controller" { "control-plane" } else { role })
+}
+
 fn machine() -> Machine {
     Machine {
         state: "running".to_owned(),
@@ -153,6 +158,7 @@ fn a_first_certificate_is_for_a_young_machine_of_ours_whose_node_does_not_stand(
     let of = |role: &str| {
         let mut machine = machine();
         machine.tags.insert("slipway:role".to_owned(), role.to_owned());
+        machine.tags.insert("aws:autoscaling:groupName".to_owned(), group_of(role));
         machine
     };
     let verdict = |machine: &Machine, stands| {
@@ -181,9 +187,17 @@ fn a_first_certificate_is_for_a_young_machine_of_ours_whose_node_does_not_stand(
         assert!(denied(verdict(&of(role), Registration::None)), "`{role}`");
     }
     assert!(denied(verdict(&machine(), Registration::None)), "without a role");
-    let mut other = of("controller");
-    other.tags.insert("slipway:cluster".to_owned(), "other".to_owned());
-    assert!(denied(verdict(&other, Registration::None)));
+    for (tag, value) in [
+        ("slipway:cluster", "other"),
+        // Somebody tagged an instance of another group, or one that no group launched.
+        ("slipway:role", "pool-general-a"),
+        ("aws:autoscaling:groupName", "web"),
+        ("aws:autoscaling:groupName", ""),
+    ] {
+        let mut other = of("controller");
+        other.tags.insert(tag.to_owned(), value.to_owned());
+        assert!(denied(verdict(&other, Registration::None)), "{tag}: {value}");
+    }
     let unknown = |age| judge_client(&requester, "i-1", None, Registration::None, minutes(age), now(), "c");
     assert!(matches!(unknown(9), Verdict::Leave(_)) && denied(unknown(11)));
 }
@@ -206,6 +220,7 @@ fn a_workers_token_makes_nobody_a_controller() {
     let of = |role: &str| {
         let mut machine = machine();
         machine.tags.insert("slipway:role".to_owned(), role.to_owned());
+        machine.tags.insert("aws:autoscaling:groupName".to_owned(), group_of(role));
         machine
     };
     let verdict = |requester: &Requester, machine: &Machine, registration| {

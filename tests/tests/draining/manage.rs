@@ -224,7 +224,8 @@ fn named(requests: &Value, list: &str) -> Vec<String> {
 }
 
 fn machine(address: &str, cluster: &str, role: &str) -> Machine {
-    let tags = [("slipway:cluster", cluster), ("slipway:role", role)];
+    let group = format!("{cluster}-{}", if role == "controller" { "control-plane" } else { role });
+    let tags = [("slipway:cluster", cluster), ("slipway:role", role), ("aws:autoscaling:groupName", &group)];
     Machine {
         state: "running".to_owned(),
         launched: Some(Timestamp::now()),
