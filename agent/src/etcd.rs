@@ -60,7 +60,7 @@ pub enum Verb {
         /// Peer URL of every member, the same on all of them; `founders`: the members that founded the cluster
         #[arg(long, value_name = "NAME=URL,…", value_parser = members, default_value = FOUNDERS)]
         initial_cluster: BTreeMap<String, String>,
-        /// By how much revisions are raised: the same on all members, and after an earlier restore more than then
+        /// Number added to all revisions: the same on all members, and greater than at any earlier restore
         #[arg(long, value_name = "REVISIONS", default_value_t = 1_000_000_000)]
         bump: u64,
         /// SHA-256 of the database that the snapshot must hold; `any`: whatever it holds, if nothing speaks against it

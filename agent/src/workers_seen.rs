@@ -30,7 +30,7 @@ impl WorkerRecord {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// What is not kept starts every time anew, so that no worker would ever be replaced.
+    /// If this file cannot be written, each pass starts without history, and no worker would ever be replaced.
     pub(crate) fn write(&self, root: &Path) -> AgentResult<()> {
         let path = below(root, SEEN);
         let text = serde_json::to_string(self).expect("it has string keys only");

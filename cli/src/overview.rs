@@ -312,7 +312,7 @@ impl Documents {
                 view.plan = Some(plan.id.clone());
                 view.state = RolloutState::AboutToBegin;
                 view.message =
-                    format!("plan {} is made anew, now that the rollout before it has ended", plan.id);
+                    format!("plan {} is computed again, because the previous rollout has ended", plan.id);
                 view.command = None;
                 view.stacks.clear();
                 view.pending = true;

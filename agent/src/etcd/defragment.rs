@@ -75,7 +75,7 @@ fn refuse(health: &EtcdHealth, in_flight: &[String]) -> AgentResult<()> {
         return Err(AgentError::passing(
             FailureCode::EtcdUnhealthy,
             format!(
-                "{} is not defragmented, since it stands still meanwhile: {}",
+                "{} is not defragmented, because it does not serve while it is defragmented: {}",
                 health.name,
                 why.join("; ")
             ),

@@ -165,8 +165,8 @@ fn must_raise_more(before: Option<u64>, bump: u64, mark: &Path) -> AgentResult<(
     Err(AgentError::lasting(
         FailureCode::RestoreBump,
         format!(
-            "revisions would be raised by {bump}, and the last restore of this member raised them by {before}: clients would take what is restored for \
-             what they know"
+            "the last restore of this member raised revisions by {before}, and this one would raise them by only {bump}: clients would take restored data for \
+             data that they have already"
         ),
         format!(
             "see that the clock of the computer that orders it is right, or give all members the same larger --bump; if there is none, stop all API servers and \

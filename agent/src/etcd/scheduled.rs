@@ -504,7 +504,7 @@ mod tests {
         }
     }
 
-    /// Whoever leaves a ledger that nobody can read, again and again, does not make the others take a snapshot in every run.
+    /// A member that keeps writing an unreadable ledger does not make the other members take a snapshot in every run.
     #[test]
     fn without_a_ledger_a_machine_goes_by_its_own_last_one() {
         let own = claimed().claim.unwrap().by;

@@ -29,7 +29,7 @@ const FRESH: SignedDuration = SignedDuration::from_mins(5);
 /// takes longer than two minutes makes a gap in the watch of workers (slipway_core::repair), and systemd ends one of five minutes
 /// (`TimeoutStartSec`) before it has written down that it failed. Requests for certificates wait meanwhile.
 const AT_MOST: Duration = Duration::from_secs(60);
-/// The part of that which a single object may take, so that those after it have their turn.
+/// The most that a single object may take of that time, so that the objects after it are applied, too.
 const OF_ONE: Duration = Duration::from_secs(30);
 /// How long it may take after that to write down what failed.
 const RECORD: Duration = Duration::from_secs(5);
@@ -62,7 +62,7 @@ pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: 
     within(latest, "the add-ons", apply_until(client, library, cluster, end)).await
 }
 
-/// The result of `work`, or a failure if that is not there in time. `what`: what it does it to.
+/// The result of `work`, or a failure if it takes longer than until `end`. `what`: the object of the work, for the message.
 async fn within<T>(end: Instant, what: &str, work: impl Future<Output = AgentResult<T>>) -> AgentResult<T> {
     timeout_at(end, work).await.unwrap_or_else(|_| {
         Err(AgentError::passing(

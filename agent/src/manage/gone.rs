@@ -131,7 +131,7 @@ pub(super) async fn delete(
             return Err(AgentError::passing(
                 FailureCode::ManageAws,
                 format!(
-                    "EC2 says that this controller, {own}, does not exist, so what it says of other Nodes counts for nothing"
+                    "EC2 answers that this controller, {own}, does not exist, so its answers about other Nodes are ignored"
                 ),
                 "the next pass asks again; if it stays, see what answers for EC2's endpoint in this network",
             ));

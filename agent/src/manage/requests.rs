@@ -124,7 +124,7 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
 }
 
 /// The requests of a pass: one for each requester and name, first certificates before renewals, and these before serving certificates. Of first
-/// certificates it is the oldest, and they come in the order of their age. Of others it is the newest.
+/// For first certificates this is the oldest request, and the oldest are handled first. For all others it is the newest request.
 ///
 /// If there are too many, requesters take turns. All machines of a role are one requester until they are nodes, so whoever floods with a
 /// role's token delays machines of that role alone.

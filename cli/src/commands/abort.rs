@@ -78,7 +78,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
 async fn destruction(args: &Args, cloud: &Cloud, going: &str, printer: &Printer) -> Result<Exit, CliError> {
     let name = cloud.cluster.as_str();
     if let Some(plan) = &args.plan {
-        let problem = format!("no rollout is open, neither of plan {plan} nor of another: {going}");
+        let problem =
+            format!("no rollout is in progress, so there is no rollout of plan {plan} to abort: {going}");
         return Err(CliError::refused(problem, format!("to abort that: slipway abort --cluster {name}")));
     }
     printer.beside(&format!("{going}; what was deleted is not restored\n"));

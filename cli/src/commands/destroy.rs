@@ -95,14 +95,16 @@ fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
     }
     let snapshot = match rollout.destroy().map(|open| &open.snapshot) {
         Some(LastSnapshot::Complete(_)) => "the last snapshot of etcd is taken",
-        Some(LastSnapshot::Needless) => "no etcd ever stood, so that there is nothing to take a snapshot of",
+        Some(LastSnapshot::Needless) => "etcd was never created, so there is nothing to take a snapshot of",
         Some(
             LastSnapshot::Taken(_) | LastSnapshot::Kept(_) | LastSnapshot::Wanted { earlier: Some(_), .. },
-        ) if without_snapshot => "no other snapshot of etcd is taken: what came after the last one is lost",
+        ) if without_snapshot => {
+            "no further snapshot of etcd is taken: data that was written after the last one is lost"
+        }
         None | Some(LastSnapshot::Wanted { earlier: None, .. } | LastSnapshot::Declined)
             if without_snapshot =>
         {
-            "no last snapshot of etcd is taken: what is in no earlier one is lost"
+            "no last snapshot of etcd is taken: data that is not in an earlier snapshot is lost"
         }
         None | Some(LastSnapshot::Wanted { .. }) => {
             "a snapshot of etcd is taken first, and the last one after the API servers are gone"

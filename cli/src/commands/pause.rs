@@ -12,7 +12,7 @@ use crate::printer::Printer;
 /// Pause a cluster in AWS: nothing new starts, in this rollout and in later ones, until `slipway resume`.
 ///
 /// Operations of CloudFormation and of nodes that are in progress are completed. Plans are still made and can be approved meanwhile. Of
-/// several pause and resume orders the one given last counts, in whatever order they arrive.
+/// several pause and resume orders, the one that was given last counts, even if it arrives first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:

@@ -98,7 +98,7 @@ async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliE
     if !args.watch {
         machine["watch"] = json!(format!("slipway watch --cluster {}", cloud.cluster));
         let text = format!(
-            "asked to issue anew: {list}\nthe rollout that brings them to nodes: slipway watch --cluster {}\n",
+            "requested a new issue of: {list}\nto watch the rollout that delivers them to nodes: slipway watch --cluster {}\n",
             cloud.cluster
         );
         printer.result(&text, &machine);

@@ -151,7 +151,7 @@ fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]
     if let Some(off) = rollout.called_off() {
         return CliError::refused(
             off.message.clone(),
-            "there is nothing to go back to: upload the spec once more",
+            "there is no rollout to go back to: upload the spec again",
         );
     }
     let problem = format!("{place} is what it was when generation {} succeeded", good.generation);
@@ -199,9 +199,12 @@ fn about(
     match way {
         Some(way) => {
             about.push_str(&printer.coloured(&way.to_text()));
-            let _ = writeln!(about, "about so, before it is rendered anew: {}", way.summary());
+            let _ =
+                writeln!(about, "summary of the plan, before the spec is rendered again: {}", way.summary());
         }
-        None => about.push_str("what it led to is kept no more: read its plan when it is rendered\n"),
+        None => about.push_str(
+            "the plan of that rollout is no longer stored: read the new plan after the spec is rendered\n",
+        ),
     }
     let Good { generation, spec_version, ended_at, .. } = good;
     let ended_at = moment(*ended_at);

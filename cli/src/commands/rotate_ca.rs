@@ -289,7 +289,7 @@ fn foreseen(
 fn words(waits: &[Wait]) -> Vec<String> {
     if waits.iter().all(|wait| matches!(wait, Wait::NotRolledOut(_))) && !waits.is_empty() {
         return vec![
-            "it is unknown what the nodes have: once every node has what was rendered last, add --everywhere"
+            "the credentials of the nodes are unknown: when every node has the last rendering, run this again with --everywhere"
                 .to_owned(),
         ];
     }

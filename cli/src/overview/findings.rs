@@ -237,8 +237,9 @@ fn ailing(node: &Node, about: &str) -> Option<Finding> {
         let why = if problems.is_empty() { "it does not say why".to_owned() } else { problems.join("; ") };
         return Some(finding(Gravity::Wrong, &node.instance, format!("{about} is not healthy: {why}"), help));
     }
-    let message =
-        format!("{about} does not run what it was told to: a bootstrap or refresh is under way, or died");
+    let message = format!(
+        "{about} does not run the configuration or credentials that its node.json names: a bootstrap or refresh is in progress or has failed"
+    );
     (!status.as_asked).then(|| finding(Gravity::Notice, &node.instance, message, help))
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Node {
     pub(crate) bootstrap: Option<Boot>,
     /// The report about what it serves.
     pub(crate) status: Option<Serves>,
-    /// What it lacks of what is planned. `None`: nothing, or it is not known.
+    /// The part of the planned release that the node does not have yet. `None`: nothing, or it is not known.
     pub(crate) behind: Option<OutdatedPart>,
 }
 

@@ -201,7 +201,7 @@ pub struct CertificateExpiring {
 pub struct CertificateRenewed {
     /// `clusterName`.
     pub cluster: String,
-    /// What was issued anew and is on its way to the nodes.
+    /// The certificates that were renewed and that the nodes do not have yet.
     pub certificates: Vec<String>,
     /// The roles whose credentials the newest plan does not have yet.
     pub roles: Vec<String>,
@@ -216,11 +216,11 @@ pub struct CertificateRenewed {
 pub struct RenewalFailed {
     /// `clusterName`.
     pub cluster: String,
-    /// What was to be issued anew.
+    /// The certificates that could not be renewed.
     pub certificates: Vec<String>,
     /// When the first of them expires, in RFC 3339.
     pub not_after: String,
-    /// Why it was not, and what to do.
+    /// Why the renewal failed, and what to do.
     pub message: String,
 }
 

@@ -26,7 +26,7 @@ pub struct Retention {
     pub all_days: u32,
     /// For so many days the last one of each day is kept.
     pub daily_days: u32,
-    /// So many verified ones are kept whatever their age, the newest ones.
+    /// The number of newest verified snapshots that are kept whatever their age.
     pub at_least: u32,
 }
 

@@ -183,7 +183,7 @@ fn inventory(files: &[File], stored: &Stored, findings: &mut Vec<Finding>) -> (O
         && !unread
         && let Some(path) = stored.lacks_inventory()
     {
-        let message = "the inventory of what lies here is not here".to_owned();
+        let message = "this folder contains credentials but no inventory (pki/manifest.json)".to_owned();
         problems.push(Finding::new(&path, "inventory", message, help()));
     }
     findings.extend(problems);
@@ -256,7 +256,7 @@ impl Survey {
         }
         for twins in self.twins() {
             let message = format!("ONE KEY, SEVERAL NAMES: {}", twins.names.join(", "));
-            let help = "whoever holds one of them is all of them: issue each anew with a key of its own";
+            let help = "a holder of one of these keys can act as all of these names: issue each certificate again with its own key";
             let file = self.file_of_key(&twins.spki_sha256);
             findings.push(Finding::new(&file, "twin", message, help.to_owned()));
         }

@@ -187,7 +187,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     // A step that was taken may let the next begin at once, and a lost race is run again: some rounds, no waiting, until nothing moves
     // any more. Whoever leaves before that leaves nobody who would begin the next rollout.
     for _ in 0..ROUNDS {
-        // What this invocation wrote itself is not read again: whoever wrote meanwhile makes the next write lose.
+        // Do not read again what this invocation wrote: if somebody else has written since, the next conditional write fails.
         let mut stored = match known.take() {
             Some(stored) => stored,
             None => {
@@ -202,7 +202,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
         }
         let is_new = |pending: &Pending| !tried.contains(&pending.id);
         if let Some(state) = stored.value.as_ref().filter(|state| state.outbox.iter().any(is_new)) {
-            // Whoever stored them performs them, and looks at the world after that. Where nobody would come back, they are not left to it.
+            // The invocation that stored the effects performs them and then observes again. But without a tick nothing would wake the rollout after a crash, so then this invocation performs them.
             if !is_ours && state.is_leased(now) && state.needs_tick() {
                 assert_tick(ports, wake, state).await?;
                 return unsaid.map_or_else(|| Ok(words_of_another(state)), Err);
@@ -237,7 +237,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
         if let Some(stored) = store::save(ports.assets, &key, &stored, decision.next).await? {
             is_ours = true;
             if over {
-                // Said before the outbox is empty and the tick gone: nobody would be woken who says it after a death.
+                // Write the report before the outbox is empty and the tick is deleted: after a crash, nothing would wake the function to write it.
                 update_report(ports.assets, &wake.cluster, |_| published.clone()).await?;
             }
             known = perform_and_record(ports, &key, stored, &mut tried, &mut unsaid).await?;
@@ -347,7 +347,7 @@ async fn newest(
     let mut newest: BTreeSet<String> =
         desired.map(|desired| desired.spec_version.clone()).into_iter().collect();
     if state.is_going() {
-        // One that cannot be read is written anew by whoever tells next.
+        // The next report replaces a status that cannot be read.
         let (status, _) = store::load_or_none::<Status>(assets, &keys::status(&state.cluster)).await?;
         newest.extend(status.value.and_then(|status| status.spec).map(|spec| spec.version));
     }

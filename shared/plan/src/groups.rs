@@ -177,7 +177,7 @@ fn purchases(old: &Group, new: &Group) -> Option<Undrained> {
             ""
         };
         let words = format!(
-            "the group's purchases change from {} to {}: once its stack is updated, Auto Scaling gradually replaces nodes by itself: it \
+            "the group's mix of On-Demand and Spot instances changes from {} to {}. When its stack is updated, Auto Scaling gradually replaces nodes by itself: it \
              launches others first, and then terminates nodes, which are drained in their terminate hook, whatever the maintenance \
              windows, `maxUnavailable` and budgets of the rollout say{all_spot}",
             old.split.words(),

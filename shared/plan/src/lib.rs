@@ -578,7 +578,7 @@ impl StackPlan {
                 "its roles may still be assumed with the cluster's tokens: delete the stack when no pod uses them"
             }
             StackKind::Network | StackKind::Etcd | StackKind::ControlPlane | StackKind::Pool => {
-                "what it uses cannot be taken away: delete it"
+                "resources that it uses cannot be removed while it exists: delete it"
             }
         }
     }

@@ -174,7 +174,7 @@ fn stacks(plan: &Plan, story: &mut Story) {
                             ));
                             if grave {
                                 let until =
-                                    format!("What uses {thing}, until the new one has taken its place.");
+                                    format!("Everything that uses {thing}, until its replacement is in use.");
                                 story.interrupted.push(until);
                             }
                         }
@@ -285,7 +285,7 @@ fn pools(plan: &Plan, story: &mut Story) {
     }
     if !replaced.is_empty() {
         let drained = match plan.policy.drain_force_after_min {
-            None => "A disruption budget is never overridden: a drain that it holds up waits.".to_owned(),
+            None => "Disruption budgets are never overridden: a drain waits while a budget does not allow an eviction.".to_owned(),
             Some(minutes) => format!(
                 "A drain that takes longer than {minutes} minutes is forced, disruption budgets notwithstanding."
             ),
@@ -301,7 +301,7 @@ fn pools(plan: &Plan, story: &mut Story) {
     }
     let gone = nodes_with(plan, NodeAction::Remove, is_pool);
     if !gone.is_empty() {
-        story.interrupted.push(format!("What runs on {}, until it runs elsewhere.", names(&gone)));
+        story.interrupted.push(format!("Workloads on {}, until they run on other nodes.", names(&gone)));
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn unseen(baseline: &Baseline, new: &Rendering, policy: &RolloutPolic
         .collect();
     let words = |(role, change): (String, String)| {
         format!(
-            "{role} is to go from {change}, and none of its nodes may be missing, nor can another come first \
+            "{role} would change from {change}, but its nodes cannot be replaced: none may be missing, and the pool cannot surge \
              (write `rollout: {{maxUnavailable: 1}}` for that pool)"
         )
     };

@@ -160,7 +160,7 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
     let mirror = context.cluster.software.base_url.as_deref().and_then(|url| url.strip_prefix("s3://"));
     let programs = mirror.map(|place| {
         let objects = format!("arn:{}:s3:::{place}/*", context.partition());
-        // Not `own_account`: a bucket of programs may be another account's, and `ProgramBuckets` lists names. Whoever makes a deleted one anew
+        // Not `own_account`: a bucket of programs may be another account's, and `ProgramBuckets` lists names. Somebody who creates a deleted bucket again
         // gains nothing by it, as nodes verify each program by the digest that the lock pins.
         allow("ReadPrograms", &["s3:GetObject"], json!([objects]), Value::Null)
     });
@@ -232,7 +232,7 @@ pub(super) fn sealed_for(context: &Context<'_>, role: &str) -> Value {
     } })
 }
 
-/// To open, and not to seal, what is for `role` and was sealed before the cluster moved to its present KMS key.
+/// Permission to open, but not to seal, objects for `role` that were sealed under the cluster's previous KMS keys.
 pub(super) fn open_former(context: &Context<'_>, sid: &str, role: &str) -> Option<Value> {
     let former = context.former_kms_key_arns();
     (!former.is_empty()).then(|| allow(sid, &["kms:Decrypt"], json!(former), sealed_for(context, role)))

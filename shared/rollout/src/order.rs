@@ -1,4 +1,4 @@
-//! What an order of a person is, when it counts, and what is said of one that does not.
+//! Orders of a person: when an order takes effect, and the message about an order that is ignored.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};

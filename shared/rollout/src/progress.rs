@@ -65,7 +65,7 @@ pub(super) fn clipped(message: &str) -> String {
 #[derive(Default)]
 pub(super) struct Waiting {
     stacks: BTreeMap<String, StackWaits>,
-    /// What the node steps wait for whose turn it is.
+    /// What each node step whose turn it is waits for.
     pub(super) nodes: BTreeMap<Role, Waits>,
 }
 

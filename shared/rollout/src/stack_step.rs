@@ -388,7 +388,7 @@ pub(super) fn take_back(
     }
     let mut steps = std::mem::take(&mut active.steps);
     for step in steps.iter_mut().filter(|step| creates(state, step)) {
-        // What was not observed is not one of those whose turn it is.
+        // Only stacks whose turn it is were observed.
         let Some(stack) = observed.stacks.get(&step.stack) else { continue };
         let is_ours = observed.change_sets.get(&step.stack).is_some_and(Option::is_some);
         step.unseen = match (&step.state, stack) {

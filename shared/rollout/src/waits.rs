@@ -402,7 +402,7 @@ pub enum RolloutWaits {
     Stacks {
         /// How many are done.
         done: usize,
-        /// What the stacks wait for whose turn it is.
+        /// What each stack whose turn it is waits for.
         waits: BTreeMap<String, StackWaits>,
     },
     /// For an observation of the stack whose turn has come.

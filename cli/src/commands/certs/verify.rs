@@ -104,7 +104,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     place.name_in(&mut machine);
     let spec = spec.as_ref().map(|(path, _)| path.as_str());
     let opened = opened.then_some(match &place {
-        Place::Folder(_) => "what is sealed was opened with its local.key",
+        Place::Folder(_) => "sealed files were opened with the local.key in this folder",
         Place::Cloud(_) => "what is sealed was opened by KMS",
     });
     printer.result(&report(printer, &survey, &findings, (spec, note), opened), &machine);

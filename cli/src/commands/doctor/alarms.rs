@@ -41,7 +41,7 @@ pub(super) fn of_alarms(
     for (id, name) in &read.wanted {
         let about = format!("alarm {id}");
         let Some(alarm) = found.iter().find(|alarm| alarm.name == *name) else {
-            let message = format!("{name} does not exist: nobody hears of what it watches");
+            let message = format!("{name} does not exist: nobody is notified of what it monitors");
             all.push(problem(about, message, recreate_help(stack)));
             continue;
         };

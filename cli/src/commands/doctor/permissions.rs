@@ -1,4 +1,4 @@
-//! What the verbs of this command need to be allowed, and which of it whoever signed in lacks: IAM simulates their policies.
+//! The IAM permissions that the verbs of this command need, and which of them the signed-in identity lacks, by IAM's policy simulator.
 //!
 //! The table is that of docs/cli.md, without what a verb needs only sometimes, and without `doctor`, whose own calls show what it lacks. A
 //! test compares the two.
@@ -263,7 +263,7 @@ impl Places {
     }
 }
 
-/// What was read of the permissions of whoever signed in.
+/// The permissions of the signed-in identity, as far as they could be read.
 #[derive(Debug)]
 pub(super) struct PermissionsRead {
     pub(super) caller: Read<Caller>,

@@ -126,7 +126,7 @@ pub(super) fn must_be_wanted(
         if !mark.doubts.is_empty() && !wanted.by_person {
             return Err(CliError::refused(
                 format!(
-                    "the snapshot may be another one than its time says: {}",
+                    "the snapshot may not be the one that was taken at this time: {}",
                     plain(&mark.doubts.join("; "))
                 ),
                 format!(

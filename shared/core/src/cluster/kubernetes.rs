@@ -85,9 +85,9 @@ pub struct Admission {
 pub struct PodSecurity {
     /// Other pods are refused.
     pub enforce: String,
-    /// What is otherwise is marked in the audit log.
+    /// Pods that violate this standard are marked in the audit log.
     pub audit: String,
-    /// Whoever makes what is otherwise is warned.
+    /// Clients that create a pod that violates this standard get a warning.
     pub warn: String,
 }
 

@@ -46,7 +46,7 @@ pub struct PoolRollout {
     pub drain_force_after_min: Option<u32>,
 }
 
-/// When what the lock pins is looked up anew.
+/// When the versions, images and digests that the lock pins are looked up again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Upgrades {

@@ -24,7 +24,7 @@ pub struct NodeStatus {
     /// The machine. `None`: the metadata service did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<Instance>,
-    /// The digests of what is in use.
+    /// The digests of the configuration and credentials in use.
     pub applied: Applied,
     /// The certificate that each listening component presents, by component name.
     pub served: Vec<Served>,

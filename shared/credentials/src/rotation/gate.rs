@@ -138,17 +138,17 @@ impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRolledOut(role) => {
-                write!(f, "{role} is in the spec and stands nowhere yet: roll it out")
+                write!(f, "{role} is in the spec and is not deployed yet: roll it out")
             }
             Self::Template(role) => {
                 write!(
                     f,
-                    "a new machine of {role} would start with what was before: roll out what was rendered last"
+                    "a new machine of {role} would start with the previous credentials: roll out the newest rendering"
                 )
             }
             Self::StillDeployed(role) => write!(
                 f,
-                "{role} is no longer in the spec and still stands: drain it and delete its stack, or bring it back into the spec"
+                "{role} is no longer in the spec and is still deployed: drain it and delete its stack, or add it to the spec again"
             ),
             Self::TooFew(role, heard, least) => {
                 write!(f, "{heard} of at least {least} nodes of {role} were heard of")
@@ -163,11 +163,11 @@ impl fmt::Display for Wait {
             ),
             Self::Other(role, node, at) => write!(
                 f,
-                "{node} of {role} said last, on {at}, that it has what was before: refresh or replace it; if it is gone, its \
-                 status.json may go too"
+                "the last report of {node} of {role}, of {at}, shows the previous credentials: refresh or replace it; if the machine is gone, delete its \
+                 status.json"
             ),
             Self::UnderWay(role, node, at) => {
-                write!(f, "{node} of {role} said last, on {at}, that it is being brought to what it was told")
+                write!(f, "the last report of {node} of {role}, of {at}, says that its update is in progress")
             }
             Self::Serves(role, node, listener) => {
                 write!(f, "{listener} on {node} of {role} serves a certificate that was replaced: refresh it")

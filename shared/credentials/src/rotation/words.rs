@@ -37,13 +37,19 @@ pub fn words(manifest: &Manifest) -> BTreeMap<String, RotationStatus> {
 pub fn rotation_status(name: &str, rotation: &Rotation) -> RotationStatus {
     let is = match (rotation.stage, rotation.aborted) {
         (Stage::Trust, false) => {
-            format!("nodes come to trust a new {name} beside the old one, which goes on {}", does(name))
+            format!(
+                "nodes are updated to trust a new {name} in addition to the old one, which still {}",
+                does(name)
+            )
         }
         (Stage::Trust, true) => {
-            format!("it goes back: the old {name} {} again, and both are trusted", does(name))
+            format!(
+                "the rotation is being reverted: the old {name} {} again, and both are trusted",
+                does(name)
+            )
         }
         (Stage::Issue, _) => format!("the new {name} {}, and the old one is trusted still", does(name)),
-        (Stage::Drop, false) => format!("the old {name} is trusted no more"),
+        (Stage::Drop, false) => format!("the old {name} is no longer trusted"),
         (Stage::Drop, true) => format!("it goes back: the new {name} is trusted no more"),
     };
     let next = match (rotation.stage, rotation.aborted) {
@@ -74,18 +80,18 @@ fn until(name: &str, rotation: &Rotation) -> String {
 pub fn after(name: &str, stage: Stage) -> Option<&'static str> {
     match (name, stage) {
         (CA, Stage::Trust) => Some(
-            "hand out new kubeconfigs before the new authority issues: who trusts the old one alone does not know the API server any more",
+            "distribute new kubeconfigs before the new authority issues certificates: a client that trusts only the old authority then rejects the API server",
         ),
         (CA, Stage::Issue) => Some(
-            "hand out new kubeconfigs before the old authority goes: a certificate that it signed signs in nobody then. Pods see the new \
-             authority by kube-root-ca.crt; what has read it at its start needs a restart",
+            "distribute new kubeconfigs before the old authority is removed: the API server then rejects client certificates that it signed. Pods see the new \
+             authority in kube-root-ca.crt; restart programs that read that file only when they start",
         ),
         (SERVICE_ACCOUNT, Stage::Issue) => Some(
             "tokens in Secrets (kubernetes.io/service-account-token) never end by themselves: make those anew before the old key goes",
         ),
-        (ETCD_CA, Stage::Trust) => {
-            Some("etcd reads whom it trusts when it starts: each member is started anew, one at a time")
-        }
+        (ETCD_CA, Stage::Trust) => Some(
+            "etcd reads the authorities that it trusts only when it starts: the members are restarted, one at a time",
+        ),
         _ => None,
     }
 }
@@ -98,7 +104,7 @@ pub fn lines(next: &Next) -> Vec<String> {
         Next::Issue => vec!["every node has it: the new one can take over".to_owned()],
         Next::Drop => vec!["every node has it: the other one can go".to_owned()],
         Next::Settle => {
-            vec!["every node has it: from now on what the other one signed is waited for".to_owned()]
+            vec!["every node has it: the rotation now waits until everything that the other one signed has expired".to_owned()]
         }
         Next::End => vec!["every node has it: the rotation is over".to_owned()],
         Next::Wait(waits) | Next::Unsettle(waits) => all(waits),

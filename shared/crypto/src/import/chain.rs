@@ -83,7 +83,7 @@ fn issuing(certificate: &X509Certificate<'_>, now_s: Option<i64>, found: &mut Ve
         && !(usage.value.server_auth && usage.value.client_auth)
     {
         found.push(flaw(
-            format!("{whose} is for other purposes than those of what it would sign (extendedKeyUsage)"),
+            format!("the extendedKeyUsage of {whose} lacks serverAuth or clientAuth, and the certificates that it signs need both"),
             "have it issued without extendedKeyUsage, or with serverAuth and clientAuth",
         ));
     }
@@ -119,7 +119,7 @@ fn above(chain: &[X509Certificate<'_>], now_s: Option<i64>, found: &mut Vec<Flaw
             && usize::try_from(most).is_ok_and(|most| most < depth)
         {
             found.push(flaw(
-                format!("{whose} allows {most} authorities below it, and {depth} stand there (pathlen)"),
+                format!("{whose} allows {most} authorities below it (pathlen), and the file has {depth}"),
                 "have the authority issued by one whose path length allows it, or leave this certificate and those above it out of the file: then the authority itself is what is trusted",
             ));
         }

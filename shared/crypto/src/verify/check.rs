@@ -58,7 +58,7 @@ fn dates(
     let days_left = facts.days_left(now);
     if facts.not_after < now {
         let message = format!("it expired {} ago, at {}", days(-days_left), facts.not_after);
-        found.error("expired", message, "issue it anew: whoever checks it refuses it");
+        found.error("expired", message, "issue it again: clients and servers reject it");
     } else if facts.not_before > now {
         let message = format!("it is not valid before {}", facts.not_before);
         found.error(

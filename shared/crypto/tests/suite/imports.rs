@@ -284,7 +284,7 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
     }
     for (extension, words) in [
         ("keyUsage=critical,cRLSign", "may not sign certificates (keyUsage lacks keyCertSign)"),
-        ("extendedKeyUsage=codeSigning", "is for other purposes"),
+        ("extendedKeyUsage=codeSigning", "the extendedKeyUsage of"),
         (
             "nameConstraints=critical,permitted;DNS:example.com",
             "may sign certain names alone (nameConstraints)",
@@ -318,7 +318,7 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
     own.write("ca.pem", &[&issuing[..], &root].concat());
     let message = objection(&own, &cluster).await;
     assert!(
-        message.contains("`CN=Root` allows 0 authorities below it, and 1 stand there (pathlen)"),
+        message.contains("`CN=Root` allows 0 authorities below it (pathlen), and the file has 1"),
         "{message}"
     );
     own.write("ca.pem", &[&root[..], &issuing].concat());

@@ -199,7 +199,7 @@ fn refuse_silent_roll<O, K, C>(
         Some(before) if before.files == *files && before.digest != digest => Err(FlowError::Corrupt {
             key: keys::manifest(&vault.cluster.name),
             problem: format!(
-                "says that the bundle of {role} has the digest {}, and what it lists makes {digest}",
+                "lists the digest {} for the bundle of {role}, but the files that it lists have the digest {digest}",
                 before.digest
             ),
             help: format!(
@@ -279,7 +279,10 @@ fn plaintext<O: Objects, K: Keys, C: Crypto>(
                         text.map_err(|_| FlowError::Corrupt {
                             key: keys::manifest(&vault.cluster.name),
                             problem: format!("lists \"{}\", whose secret is not text", source.asset),
-                            help: format!("take \"{}\" out of it, to have it made anew", source.asset),
+                            help: format!(
+                                "remove the entry \"{}\", so that it is created again",
+                                source.asset
+                            ),
                         })?,
                     ))
                 }

@@ -12,7 +12,7 @@ pub(super) fn healed(healed: &Healed) -> Diagnostic {
         ..Diagnostic::for_whole_spec(
             "healed-credentials",
             format!(
-                "{} {}; it was written again with what it held, and no node changes",
+                "{} {}; it was restored with the same content, and no node changes",
                 healed.key, healed.problem
             ),
         )

@@ -248,7 +248,7 @@ async fn load_state(
     findings.extend(problem.map(|message| Finding {
         key: keys::scan(name),
         message,
-        help: "nothing: it was written again, and expiring certificates are announced once more".to_owned(),
+        help: "no action is needed: the state was written again, and expiring certificates are announced again".to_owned(),
     }));
     let state = stored.value.clone().unwrap_or_else(|| State::new(now));
     Ok((stored, state))

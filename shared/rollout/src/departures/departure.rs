@@ -113,7 +113,7 @@ pub enum DepartureState {
     },
     /// It is drained, and is being terminated.
     Leave {
-        /// When Auto Scaling was last requested_at so.
+        /// When Auto Scaling was last asked to terminate it.
         requested_at: Timestamp,
         /// How far it is with its last drain, once it waits in its terminate hook. `None`: its hook is being completed.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,7 @@ use crate::Rollout;
 
 impl Rollout {
     /// The state after EC2's notice of the time `at` that it interrupts `instance`, a machine of the group `group`: a worker is drained from
-    /// now on. A drain that is in progress goes on, whoever began it, and nobody takes it back; a worker that was to stay goes after all.
+    /// now on. A drain in progress continues and is no longer cancelled. A worker whose departure was cancelled departs after all.
     ///
     /// The notice is stored, as an order is, because nothing that can be observed later says the same.
     #[must_use]

@@ -43,7 +43,7 @@ pub(super) fn destroyed(
     let last = last_snapshot(next, open);
     let snapshot = next.last_snapshot.take();
     let message = format!(
-        "every stack is gone{}{}; what the buckets hold stays, and so do the snapshots of etcd's volumes in EC2",
+        "all stacks are deleted{}{}; the objects in the buckets and the EC2 snapshots of etcd's volumes are kept",
         last.unwrap_or_default(),
         open.records.undeleted_words()
     );

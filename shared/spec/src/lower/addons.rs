@@ -59,7 +59,7 @@ const SCALER_FLAGS: [&str; 20] = [
 const EXPANDERS: [&str; 7] =
     ["grpc", "least-nodes", "least-waste", "most-pods", "price", "priority", "random"];
 
-/// Of what answers the whole cluster: one may go.
+/// Replicas of add-ons that serve the whole cluster, so that one of them may be missing.
 const REPLICAS: u32 = 2;
 
 impl Lowering<'_, '_, '_> {

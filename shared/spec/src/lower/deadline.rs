@@ -110,7 +110,7 @@ impl Lowering<'_, '_, '_> {
             (false, _) => "goes on outside of the windows",
         };
         let message = format!(
-            "a renewal {what}, and has {has}: what is not done {} before the first certificate expires {held}",
+            "a renewal {what}, and has {has}: the part that is not complete {} before the first certificate expires {held}",
             in_days(lead)
         );
         let enough = whole_days(needed + lead + SCAN_EVERY);

@@ -72,7 +72,7 @@ impl Lowering<'_, '_, '_> {
         self.named(named)
     }
 
-    /// What `named` names, whatever an id of it looks like.
+    /// The resource that `named` refers to, without a check of its id's form.
     pub(super) fn named(&mut self, named: &Named<'_>) -> Option<Existing> {
         let Some(export) = named.export else { return named.id.map(Existing::from) };
         if named.id.is_some() {

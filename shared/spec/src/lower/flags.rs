@@ -58,7 +58,7 @@ impl Lowering<'_, '_, '_> {
         };
         let wanted = if right { flag_words::wanted(name, value) } else { Some(wanted.to_owned()) };
         if let Some(wanted) = wanted {
-            let message = format!("`{value}` is not what {program} reads as `{name}`: it would not start");
+            let message = format!("{program} does not accept `{value}` for `{name}` and would not start");
             self.report.error("flag-value", &path.key("value"), message, format!("write {wanted}"));
         }
     }
@@ -100,7 +100,7 @@ impl Lowering<'_, '_, '_> {
                     |near| format!("did you mean `{near}`?"),
                 ),
                 [.., newest] if *newest < without.minor => {
-                    "remove it: what it switched is always on, or gone; programs do not start with a gate that they do not know".to_owned()
+                    "remove it: the feature is always enabled or was removed, and programs do not start with an unknown gate".to_owned()
                 }
                 _ => "remove it until the nodes have a release that knows it: programs do not start with a gate that they do not know".to_owned(),
             };

@@ -188,7 +188,9 @@ impl Lowering<'_, '_, '_> {
         let place = Path::parse("controller").key("kubelet").key("config");
         self.known_to(&spec.controller.kubelet, (cluster, None), &place, raise);
         let place = Path::parse("kubernetes").key("kubelet").key("config");
-        let apart = oldest.1.map_or(raise, |_| "write it in the `kubelet` of those that know it");
+        let apart = oldest
+            .1
+            .map_or(raise, |_| "write it in the `kubelet` of the controllers or pools whose release has it");
         self.known_to(&spec.kubernetes.kubelet, oldest, &place, apart);
     }
 

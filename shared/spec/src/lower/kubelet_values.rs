@@ -125,7 +125,7 @@ impl Lowering<'_, '_, '_> {
         if !right {
             let shown =
                 if value.is_array() || value.is_object() { "this".to_owned() } else { format!("`{value}`") };
-            let message = format!("{shown} is not what a kubelet reads as `{field}`: it would not start");
+            let message = format!("a kubelet does not accept {shown} for `{field}` and would not start");
             self.report.error("kubelet-value", path, message, format!("write {wanted}"));
             return;
         }

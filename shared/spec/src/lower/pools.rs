@@ -197,7 +197,7 @@ impl Lowering<'_, '_, '_> {
             default
                 .retain(|name| network.subnet(name).is_some_and(|subnet| subnet.availability_zone == *zone));
             if default.is_empty() && !network.incomplete {
-                let help = "write `subnets` with the names of those that the pool is to stand in";
+                let help = "write `subnets` with the names of the pool's subnets";
                 self.report.error(
                     "unknown-zone",
                     &zone_path,

@@ -184,7 +184,7 @@ impl<'a> Applied<'a> {
             if !used.changed && !used.failed && used.met.contains(&true) {
                 let text = FindingText {
                     path: None,
-                    message: "this patch changes nothing: what it says is so already".to_owned(),
+                    message: "this patch changes nothing: its target already has these values".to_owned(),
                     help: "delete the file, or look whether its target is the one that you mean".to_owned(),
                 };
                 warnings.push(patch.finding(Severity::Warning, patch.place(), "idle-patch", text));
@@ -254,7 +254,9 @@ fn does_not_apply(
             format!("`{path}` is not what it expects"),
             match value.pointer(path) {
                 Some(found) => {
-                    format!("there stands `{found}`: look whether the patch still does what you want")
+                    format!(
+                        "the present value is `{found}`: check whether the patch still does what you want"
+                    )
                 }
                 None => "look whether the patch still does what you want".to_owned(),
             },

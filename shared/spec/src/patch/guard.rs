@@ -45,7 +45,7 @@ fn unwelcome(kind: &str) -> Option<&'static str> {
     ];
     if kind.starts_with("AWS::IAM::") {
         return Some(
-            "whoever writes a spec would be an administrator; say `iam` in the spec, or make it outside and name it there",
+            "a spec's author would become an administrator of the account; use `iam` in the spec, or create the resource outside of Slipway and name it there",
         );
     }
     if kind.starts_with("AWS::CloudFormation::") || kind.starts_with("Custom::") {

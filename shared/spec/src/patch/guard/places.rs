@@ -66,7 +66,7 @@ const LAUNCH_TEMPLATE: [Fixed; 8] = [
     ),
     fixed(
         "/Properties/LaunchTemplateData/MetadataOptions",
-        "tokens are required and answers go one hop far, so that pods cannot take the node's role; run what needs it on the host network",
+        "the hop limit of 1 and required tokens keep pods from the node's role; run pods that need the role with `hostNetwork`",
     ),
     fixed("/Properties/LaunchTemplateData/SecurityGroupIds", "say it in the spec (`securityGroupIds`)"),
     fixed(
