@@ -82,7 +82,9 @@ async fn the_rollout_function_executes_its_own_change_sets_alone_and_deletes_by_
         is_allowed(&iam::decide(role(&world, "RolloutRole"), &request(action, &stack, context)))
     };
     for action in ["cloudformation:ExecuteChangeSet", "cloudformation:DeleteChangeSet"] {
-        for foreign in ["deploy-42", "x-slipway-1", "arn:aws:cloudformation:eu-west-1:1:changeSet/deploy-42/0"] {
+        for foreign in
+            ["deploy-42", "x-slipway-1", "arn:aws:cloudformation:eu-west-1:1:changeSet/deploy-42/0"]
+        {
             assert!(!may(action, &[("cloudformation:ChangeSetName", foreign)]), "{action} {foreign}");
         }
         assert!(!may(action, &[]), "{action}");

@@ -22,9 +22,7 @@ use slipway_tests::iam::{self, Decision};
 use slipway_tests::workshop::{Workshop, example};
 
 use crate::controller::statements_with;
-use crate::{
-    UNREADABLE, WRITES, installation, installation_of, request, scanned, spoil, workshop,
-};
+use crate::{UNREADABLE, WRITES, installation, installation_of, request, scanned, spoil, workshop};
 
 /// What the functions execute and nodes run: written by the render function alone.
 pub(crate) const EXECUTED: [&str; 4] = [
