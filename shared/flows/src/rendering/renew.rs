@@ -56,21 +56,14 @@ pub(super) async fn renew_what_runs(
     let is_whole = rollout.called_off().is_none() && rollout.was_destroyed().is_none();
     let is_idle = rollout.active().is_none() && !rollout.is_going();
     let Some(good) = rollout.good.first().filter(|_| is_idle && is_whole) else { return Ok(()) };
-    let counts = standing::good(ports.assets, &rollout).await?.unwrap_or(good);
-    let Some(before) = store::load::<Plan>(ports.assets, &keys::plan(cluster, &counts.plan)).await?.value
+    let Some(before) = store::load::<Plan>(ports.assets, &keys::plan(cluster, &good.plan)).await?.value
     else {
         return Ok(());
     };
     let lock = store::load::<Lock>(ports.assets, &keys::release_lock(cluster, &good.target)).await?.value;
     let spec = standing::spec(ports.specs, cluster, &good.spec_version).await?;
     let (Some(lock), Some(mut spec)) = (lock, spec) else { return Ok(()) };
-    // It may only have been looked at: its names run, and nobody has approved how it renews.
-    if counts.spec_version != good.spec_version
-        && let Some(approved) = standing::spec(ports.specs, cluster, &counts.spec_version).await?
-    {
-        standing::renews_as(&mut spec, &approved);
-        spec.certificates.rollout_before_expiry = approved.certificates.rollout_before_expiry;
-    }
+    let before = standing::as_approved(ports.specs, ports.assets, &rollout, before, &mut spec).await?;
     let deployed = baseline(ports.assets, &rollout).await?;
     let Some(runs) = deployed.runs() else { return Ok(()) };
     let (known, imported) = (standing::node_bundles(&deployed), Imported::new());

@@ -76,6 +76,27 @@ pub(crate) fn renews_as(cluster: &mut Cluster, runs: &Cluster) {
     own.key_algorithm = other.key_algorithm;
 }
 
+/// The plan by which what runs is renewed, after `before` of the upload `spec` that runs. If that was only looked at, its names are those that run, but
+/// nobody has approved how it renews: then `spec` renews as the one that counts, and the plan is that one's.
+pub(super) async fn as_approved(
+    specs: &impl Objects,
+    assets: &impl Objects,
+    rollout: &Rollout,
+    before: Plan,
+    spec: &mut Cluster,
+) -> FlowResult<Plan> {
+    let is_look = before.is_empty() && before.needs_approval();
+    let Some(good) = good(assets, rollout).await?.filter(|good| is_look && good.plan != before.id) else {
+        return Ok(before);
+    };
+    let plan = store::load::<Plan>(assets, &keys::plan(&rollout.cluster, &good.plan)).await?.value;
+    let approved = self::spec(specs, &rollout.cluster, &good.spec_version).await?;
+    let (Some(plan), Some(approved)) = (plan, approved) else { return Ok(before) };
+    renews_as(spec, &approved);
+    spec.certificates.rollout_before_expiry = approved.certificates.rollout_before_expiry;
+    Ok(plan)
+}
+
 /// The bundles that the nodes of etcd and the controllers have, or would have.
 pub(super) fn of_control(digests: &BTreeMap<Role, String>) -> BTreeMap<Role, String> {
     let renews = |role: &Role| matches!(role, Role::Etcd(_) | Role::Controller);

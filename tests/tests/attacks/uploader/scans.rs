@@ -1,6 +1,7 @@
 //! What an uploader reaches through the scan: it renews certificates and deletes snapshots as a spec says.
 
 use jiff::SignedDuration;
+use serde_json::json;
 use slipway_core::cluster::Approval;
 use slipway_core::keys;
 use slipway_flows::rendering::RenderOutcome;
@@ -177,16 +178,11 @@ async fn a_look_that_nobody_approved_makes_no_spec_the_one_that_counts() {
         rolls_out(&account, &first);
         let (honest, good) = (after_scan(&account).await.1, account.desired().unwrap());
         let mut state: Rollout = account.read(&keys::rollout(&account.name)).unwrap();
-        state.last = Some(Ended {
-            plan: first.id.clone(),
-            spec_version: good.spec_version.clone(),
-            target: first.to.clone(),
-            result: RolloutResult::Failed,
-            message: "the cluster does not serve".to_owned(),
-            ended_at: account.now,
-            steps: Vec::new(),
-            unserved: true,
-        });
+        state.last = serde_json::from_value(json!({
+            "plan": first.id, "specVersion": good.spec_version, "target": first.to, "result": "failed",
+            "message": "the cluster does not serve", "endedAt": account.now, "steps": [], "unserved": true,
+        }))
+        .unwrap();
         account.assets.upload(&keys::rollout(&account.name), store::json(&state));
         account.now += SignedDuration::from_hours(1);
         account.assets.set_clock(account.now);
@@ -225,6 +221,9 @@ async fn a_look_that_nobody_approved_makes_no_spec_the_one_that_counts() {
         let outcome = (*account).render(Cause::Newest, &Life::unending(), account.now).await.unwrap();
         let RenderOutcome::Planned(plan) = outcome else { panic!("{outcome:?}") };
         assert!(plan.waits_for_approval(account.now), "{}\n{changed}", plan.summary());
+        let renewal = account.desired_plan();
+        assert!(renewal.is_renewal() && !renewal.waits_for_approval(account.now), "{}", renewal.summary());
+        assert_eq!(renewal.policy, first.policy, "{changed}");
     }
 }
 
