@@ -307,7 +307,9 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
         Role::Pool(name) => Some((role.clone(), wanted.plan.policy.force_after_s(name)?)),
         Role::Etcd(_) | Role::Controller | Role::Admin => None,
     });
-    state.force_after_s = pools.collect();
+    if active.approved || !wanted.plan.needs_approval() {
+        state.force_after_s = pools.collect();
+    }
     if makes_control_plane(&wanted.plan) {
         effects.extend(hand_over(state, &active));
     }

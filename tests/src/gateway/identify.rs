@@ -285,6 +285,10 @@ impl Scope<'_> {
             add(&mut request, "cloudformation:RoleArn", role);
             more.push(Self::pass_role(role, "cloudformation.amazonaws.com"));
         }
+        let change_set = field("ChangeSetName");
+        if !change_set.is_empty() {
+            add(&mut request, "cloudformation:ChangeSetName", change_set);
+        }
         let url = field("TemplateURL");
         if !url.is_empty() {
             add(&mut request, "cloudformation:TemplateUrl", url);

@@ -14,6 +14,8 @@ use crate::{installation, is_allowed, request, workshop};
 
 /// The region and account of the embedded AWS.
 const REGION: &str = "eu-west-1";
+/// The VPC of `examples/existing-vpc.yaml`.
+const EXISTING_VPC: &str = "vpc-0123456789abcdef0";
 
 /// A template's value with its intrinsic functions replaced by what they could come to.
 fn concrete(value: &Value) -> Value {
@@ -21,7 +23,11 @@ fn concrete(value: &Value) -> Value {
         return Value::from(text.replace("${AWS::AccountId}", ACCOUNT));
     }
     if let Some(text) = value.pointer("/Fn::Sub/0").and_then(Value::as_str) {
-        return Value::from(text.replace("${AWS::AccountId}", ACCOUNT).replace("${Zone}", "ZMADEHERE"));
+        return Value::from(
+            text.replace("${AWS::AccountId}", ACCOUNT)
+                .replace("${Zone}", "ZMADEHERE")
+                .replace("${Vpc}", "vpc-0"),
+        );
     }
     match value.get("Ref").and_then(Value::as_str) {
         Some("AWS::AccountId") => return Value::from(ACCOUNT),
@@ -293,5 +299,29 @@ async fn no_listener_is_added_to_a_balancer_of_somebody_else() {
     // New balancers and target groups have no tags yet when IAM decides.
     for action in ["elasticloadbalancing:CreateLoadBalancer", "elasticloadbalancing:CreateTargetGroup"] {
         assert!(is_allowed(&iam::decide(&controller, &request(action, "*", &[new]))), "{action}");
+    }
+}
+
+/// A security group in the VPC of somebody else counts against its limits, and is offered to all who choose groups there.
+#[tokio::test]
+async fn no_security_group_is_made_in_a_vpc_of_somebody_else() {
+    let vpc = |id: &str| format!("arn:aws:ec2:{REGION}:{ACCOUNT}:vpc/{id}");
+    let own = |cluster: &str| format!("aws:ResourceTag/kubernetes.io/cluster/{cluster}");
+    for (name, made_here) in [("minimal", true), ("existing-vpc", false)] {
+        let text = example(name);
+        let workshop = workshop(&text);
+        let rendering = workshop.render(&text).await.rendering;
+        let controller = statements_of(&rendering, "ControllerRole");
+        let may = |vpc: &str, tags: &[(&str, &str)]| {
+            is_allowed(&iam::decide(&controller, &request("ec2:CreateSecurityGroup", vpc, tags)))
+        };
+        assert!(!may(&vpc("vpc-0payroll"), &[]), "{name}");
+        assert!(!may(&vpc("vpc-0payroll"), &[(&own("prod"), "owned")]), "{name}");
+        let tagged = [(&*own(&workshop.name), "owned")];
+        match made_here {
+            true => assert!(may(&vpc("vpc-0made"), &tagged), "{name}"),
+            // A tag on it proves nothing: whoever may tag the VPC may be somebody else.
+            false => assert!(!may(&vpc("vpc-0payroll"), &tagged) && may(&vpc(EXISTING_VPC), &[]), "{name}"),
+        }
     }
 }

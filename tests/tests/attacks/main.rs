@@ -5,6 +5,7 @@
 mod bus_holder;
 mod controller;
 mod member;
+mod rollout_function;
 mod sender;
 mod uploader;
 mod wide;

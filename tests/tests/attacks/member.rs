@@ -104,13 +104,14 @@ async fn a_member_neither_deletes_nor_overwrites_a_snapshot() {
         matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
     };
     let member = format!("arn:aws:iam::{ACCOUNT}:role/slipway/production-etcd-EtcdRole0-1A2B");
+    let instance = ("ec2:SourceInstanceArn", "arn:aws:ec2:eu-west-1:123456789012:instance/i-1");
     let (new, unchanged) = (("s3:if-none-match", "*"), ("s3:if-match", "\"e1\""));
     for key in ["clusters/production/etcd-snapshots/1.db", "scheduled-snapshots/production/1.db"] {
         for key in [key.to_owned(), keys::snapshot_record(key)] {
-            assert!(!denied(&member, "s3:PutObject", &key, &[new]), "{key}");
+            assert!(!denied(&member, "s3:PutObject", &key, &[instance, new]), "{key}");
             assert!(!denied(&member, "s3:GetObject", &key, &[]), "{key}");
-            assert!(denied(&member, "s3:PutObject", &key, &[]), "{key}");
-            assert!(denied(&member, "s3:PutObject", &key, &[unchanged]), "{key}");
+            assert!(denied(&member, "s3:PutObject", &key, &[instance]), "{key}");
+            assert!(denied(&member, "s3:PutObject", &key, &[instance, unchanged]), "{key}");
             for action in ["s3:DeleteObject", "s3:DeleteObjectVersion"] {
                 assert!(denied(&member, action, &key, &[]), "{action} {key}");
             }
@@ -118,7 +119,6 @@ async fn a_member_neither_deletes_nor_overwrites_a_snapshot() {
     }
     // Nor with an instance profile of the account's own. People may delete, and nobody overwrites.
     let own = format!("arn:aws:iam::{ACCOUNT}:role/etcd-of-ours");
-    let instance = ("ec2:SourceInstanceArn", "arn:aws:ec2:eu-west-1:123456789012:instance/i-1");
     for key in ["clusters/production/etcd-snapshots/1.db", "scheduled-snapshots/production/1.db"] {
         assert!(!denied(&own, "s3:PutObject", key, &[instance, new]), "{key}");
         assert!(denied(&own, "s3:PutObject", key, &[instance]), "{key}");
@@ -130,8 +130,8 @@ async fn a_member_neither_deletes_nor_overwrites_a_snapshot() {
         }
     }
     assert!(!denied(&own, "s3:PutObject", &keys::snapshot_ledger(NAME), &[instance, unchanged]));
-    assert!(!denied(&member, "s3:PutObject", &keys::snapshot_ledger(NAME), &[unchanged]));
-    assert!(denied(&member, "s3:PutObject", &keys::snapshot_schedule(NAME), &[unchanged]));
+    assert!(!denied(&member, "s3:PutObject", &keys::snapshot_ledger(NAME), &[instance, unchanged]));
+    assert!(denied(&member, "s3:PutObject", &keys::snapshot_schedule(NAME), &[instance, unchanged]));
     let scan = &world.deployed().arns["ScanRole"];
     assert!(!denied(scan, "s3:DeleteObject", "scheduled-snapshots/production/1.db", &[]));
     // Its own role grants none of it either, and its boundary no more.

@@ -22,12 +22,10 @@ use slipway_tests::iam::{self, Decision};
 use slipway_tests::workshop::{Workshop, example};
 
 use crate::controller::statements_with;
-use crate::{
-    UNREADABLE, WRITES, installation, installation_of, is_allowed, request, role, scanned, spoil, workshop,
-};
+use crate::{UNREADABLE, WRITES, installation, installation_of, request, scanned, spoil, workshop};
 
 /// What the functions execute and nodes run: written by the render function alone.
-const EXECUTED: [&str; 4] = [
+pub(crate) const EXECUTED: [&str; 4] = [
     "clusters/minimal/templates/minimal-network/0.json",
     "clusters/minimal/releases/0.json",
     "clusters/minimal/bundles/controller/config-0",
@@ -35,18 +33,18 @@ const EXECUTED: [&str; 4] = [
 ];
 
 /// What decides which of it is used.
-const DECISIVE: [&str; 3] =
+pub(crate) const DECISIVE: [&str; 3] =
     ["clusters/minimal/plans/0.json", "clusters/minimal/addons.json", "clusters/minimal/desired.json"];
 
 /// The pins, and the state with its approvals and destructions. Maintainers repair both.
-const PINS: &str = "clusters/minimal/lock.json";
-const ROLLOUT: &str = "clusters/minimal/rollout.json";
+pub(crate) const PINS: &str = "clusters/minimal/lock.json";
+pub(crate) const ROLLOUT: &str = "clusters/minimal/rollout.json";
 
 /// The node agent, which people publish with their own permissions.
-const AGENT: &str = "agent/0/slipway-node";
+pub(crate) const AGENT: &str = "agent/0/slipway-node";
 
 /// Credentials, the state of scans, and the schedule of snapshots. Maintainers repair them.
-const STATE: [&str; 5] = [
+pub(crate) const STATE: [&str; 5] = [
     "clusters/minimal/bundles/controller/credentials-0",
     "clusters/minimal/pki/manifest.json",
     "clusters/minimal/pki/ca/0.sealed",
@@ -218,71 +216,6 @@ async fn a_machine_with_any_role_reports_about_itself_alone() {
             "reading is for IAM to decide"
         );
     }
-}
-
-/// Whoever has taken over the rollout function rolls out what was rendered: its own role writes no template, no configuration, no credential
-/// and no add-on, whatever the bucket's policy says.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_rollout_function_writes_nothing_that_is_executed() {
-    let world = installation().await;
-    let bucket = &world.deployed().arns["AssetBucket"];
-    let may = |function: &str, action: &str, key: &str| {
-        let asked = request(action, &format!("{bucket}/{key}"), &[]);
-        is_allowed(&iam::decide(role(&world, function), &asked))
-    };
-    for key in EXECUTED.iter().chain(&STATE).chain([&PINS, &AGENT]) {
-        for action in WRITES {
-            assert!(!may("RolloutRole", action, key), "{action} {key}");
-        }
-        assert!(may("RenderRole", "s3:PutObject", key) || key.starts_with("agent/"), "{key}");
-    }
-    // Rolling needs these; the tests of `launching` and `verbs_in_aws` roll with them.
-    for key in DECISIVE.iter().chain([&ROLLOUT, &"clusters/minimal/status.json"]) {
-        assert!(may("RolloutRole", "s3:PutObject", key), "{key}");
-    }
-}
-
-/// Whoever has taken over the rollout function writes plans and states, and no template: CloudFormation reads any object for it.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_rollout_function_deploys_nothing_that_it_can_write_itself() {
-    let world = installation().await;
-    let bucket = &world.deployed().arns["AssetBucket"];
-    let policy = world.gateway().policy_of(bucket).unwrap();
-    let me = &world.deployed().arns["RolloutRole"];
-    let host =
-        format!("https://{}.s3.{}.amazonaws.com", world.reference("AssetBucket").unwrap(), world.region());
-    let stack = format!("arn:aws:cloudformation:{}:{ACCOUNT}:stack/minimal-control-plane/0", world.region());
-    let deploys = |path: &str| {
-        let context = [
-            ("cloudformation:TemplateUrl", &*format!("{host}/{path}")),
-            ("cloudformation:RoleArn", &world.deployed().arns["CloudFormationRole"]),
-        ];
-        let asked = request("cloudformation:CreateChangeSet", &stack, &context);
-        is_allowed(&iam::decide(role(&world, "RolloutRole"), &asked))
-    };
-    let writes = |key: &str| {
-        let asked = request("s3:PutObject", &format!("{bucket}/{key}"), &[("aws:PrincipalArn", me)]);
-        is_allowed(&iam::decide(role(&world, "RolloutRole"), &asked))
-            && !matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
-    };
-    assert!(deploys(EXECUTED[0]), "what was rendered");
-    assert!(!deploys("agent/templates/0.json"), "no cluster's");
-    for key in DECISIVE.iter().chain([&ROLLOUT, &"clusters/minimal/status.json"]) {
-        assert!(writes(key), "{key}");
-        for disguise in ["", "?versionId=1", "?a=/templates/", "#/templates/", "%3F/templates/"] {
-            assert!(!deploys(&format!("{key}{disguise}")), "{key}{disguise}");
-        }
-        let name = key.strip_prefix("clusters/minimal/").unwrap();
-        for way_back in [
-            format!("clusters/minimal/templates/../{name}"),
-            format!("clusters/minimal/templates/%2e%2e/{name}"),
-        ] {
-            assert!(!deploys(&way_back), "{way_back}");
-        }
-    }
-    // The role may write this name and deploy it, so the bucket's policy has to deny the one with the pattern of the other.
-    let both = "clusters/minimal/plans/templates/0.json";
-    assert!(deploys(both) && !writes(both), "{both}");
 }
 
 /// With `MaintainerArns`, the agents and the state are theirs and the functions' alone.

@@ -135,7 +135,8 @@ pub(super) async fn renew_what_runs(
     };
     let lock = store::load::<Lock>(ports.assets, &keys::release_lock(cluster, source.target)).await?.value;
     let spec = standing::spec(ports.specs, cluster, source.spec_version).await?;
-    let (Some(lock), Some(spec)) = (lock, spec) else { return Ok(()) };
+    let (Some(lock), Some(mut spec)) = (lock, spec) else { return Ok(()) };
+    let before = standing::as_approved(ports.specs, ports.assets, &rollout, before, &mut spec).await?;
     let (known, imported) = (standing::node_bundles(&deployed), Imported::new());
     let given = Constraints { known: &known, imported: &imported };
     let made = credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &spec, &given, now).await?;
@@ -153,9 +154,14 @@ pub(super) async fn renew_what_runs(
     {
         return Ok(());
     }
+    let mut known_renewal = renewal(&prepared, &deployed, now);
+    let lead = standing::lead(ports.specs, ports.assets, &prepared.cluster, &rollout, source.spec_version);
+    if let Some(lead) = lead.await? {
+        known_renewal.deadline.lead_s = lead.as_secs();
+    }
     let plan = slipway_plan::renewal_of_what_runs(&deployed, &prepared.rendering, &before.policy)
         .of_spec_with(before.approval_of_spec())
-        .with_renewal(&renewal(&prepared, &deployed, now));
+        .with_renewal(&known_renewal);
     let stored = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
     let Some(desired) = stored.value.clone() else { return Ok(()) };
     let newest = store::load::<Plan>(ports.assets, &keys::plan(cluster, &desired.plan)).await?.value;

@@ -12,10 +12,12 @@ use slipway_ports::Objects;
 use slipway_rollout::Rollout;
 
 use crate::error::FlowResult;
+use crate::rendering::{renews_as, standing};
 
 /// What specs say, as far as it counts.
 pub(super) struct Accepted {
-    /// The newest accepted spec. It may be newer than what is rolled out, and wait for an approval.
+    /// The newest accepted spec. It may be newer than what is rolled out, and wait for an approval. How long its certificates are valid, and of which kind
+    /// their keys are, is as in the spec that counts without any: such certificates have to be renewed so often that no renewal could wait for one.
     pub(super) cluster: Cluster,
     /// The schedule of etcd's snapshots. What is deleted is gone, so a spec that waits for an approval makes it no smaller.
     pub(super) snapshots: Option<ScheduledSnapshots>,
@@ -25,6 +27,7 @@ pub(super) struct Accepted {
 /// bucket may be such a one.
 pub(super) async fn accepted(
     specs: &impl Objects,
+    assets: &impl Objects,
     name: &str,
     desired: Option<&Desired>,
     rollout: Option<&Rollout>,
@@ -40,9 +43,17 @@ pub(super) async fn accepted(
     }
     let rolled_out = rollout.and_then(rolled_out);
     for version in desired.map(Desired::accepted_version).into_iter().chain(rolled_out) {
-        let Some(cluster) = parsed(specs, name, version).await? else { continue };
-        let snapshots = schedule(specs, &cluster, version, desired, rollout).await?;
-        return Ok(Some(Accepted { cluster, snapshots }));
+        let Some(mut cluster) = parsed(specs, name, version).await? else { continue };
+        let wanted = cluster.etcd.snapshots;
+        let counts = counts(assets, desired, rollout).await?;
+        let Some(counts) = counts.filter(|counts| *counts != version) else {
+            return Ok(Some(Accepted { cluster, snapshots: wanted }));
+        };
+        let other = parsed(specs, name, counts).await?;
+        if let Some(other) = &other {
+            renews_as(&mut cluster, other);
+        }
+        return Ok(Some(Accepted { cluster, snapshots: schedule(wanted, other.as_ref()) }));
     }
     Ok(None)
 }
@@ -54,30 +65,33 @@ fn rolled_out(rollout: &Rollout) -> Option<&str> {
     good.or(begun).or(rollout.last.as_ref().map(|last| last.spec_version.as_str()))
 }
 
-/// The schedule of etcd's snapshots of the accepted spec `cluster`, and no fewer than those of the spec that counts without any approval.
-async fn schedule(
-    specs: &impl Objects,
-    cluster: &Cluster,
-    version: &str,
-    desired: Option<&Desired>,
-    rollout: Option<&Rollout>,
-) -> FlowResult<Option<ScheduledSnapshots>> {
-    let wanted = cluster.etcd.snapshots;
+/// The version of the spec that counts without any approval.
+async fn counts<'a>(
+    assets: &impl Objects,
+    desired: Option<&'a Desired>,
+    rollout: Option<&'a Rollout>,
+) -> FlowResult<Option<&'a str>> {
     let since = desired.and_then(|desired| desired.snapshots.as_ref());
-    let later = rollout.and_then(|rollout| rollout.good.first());
-    let later = later.filter(|good| since.is_none_or(|since| good.started_at > since.at));
-    let counts = match (later, since) {
+    let good = match rollout {
+        Some(rollout) => standing(assets, rollout).await?,
+        None => None,
+    };
+    let later = good.filter(|good| since.is_none_or(|since| good.started_at > since.at));
+    Ok(match (later, since) {
         (Some(good), _) => Some(good.spec_version.as_str()),
         (None, Some(since)) => Some(since.version.as_str()),
         (None, None) => rollout.and_then(rolled_out),
-    };
-    let Some(counts) = counts.filter(|counts| *counts != version) else { return Ok(wanted) };
-    let other = match parsed(specs, &cluster.name, counts).await? {
+    })
+}
+
+/// The schedule of etcd's snapshots that the accepted spec says, and no fewer than those of the spec that counts without any approval.
+fn schedule(wanted: Option<ScheduledSnapshots>, other: Option<&Cluster>) -> Option<ScheduledSnapshots> {
+    let other = match other {
         Some(other) => other.etcd.snapshots,
         // Nobody knows what it keeps, so nothing that any spec could keep is deleted.
         None => wanted.map(|wanted| ScheduledSnapshots { keep: Retention::MOST, ..wanted }),
     };
-    Ok(ScheduledSnapshots::no_fewer(wanted, other))
+    ScheduledSnapshots::no_fewer(wanted, other)
 }
 
 /// Adds the members of etcd that the accepted spec no longer has and that still run: their certificates count until they are removed.

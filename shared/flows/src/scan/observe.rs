@@ -97,7 +97,8 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     }
     let Some(manifest) = manifest else { return Err(lost_inventory(&keys::manifest(name))) };
     findings.extend(stalled.map(|since| stalled_destruction(name, since)));
-    let spec = accepted(ports.specs, name, desired.as_ref(), rollout.as_ref(), &mut findings).await?;
+    let spec =
+        accepted(ports.specs, ports.assets, name, desired.as_ref(), rollout.as_ref(), &mut findings).await?;
     let Some(Accepted { mut cluster, snapshots }) = spec else {
         let stands = rollout.is_some_and(|rollout| !rollout.standing().is_empty());
         if !stands {

@@ -11,12 +11,13 @@
 //! [`Lock::pin_addon_credentials`]: crate::lock::Lock::pin_addon_credentials
 
 use serde_json::{Value, json};
+use slipway_core::cluster::{Existing, Vpc};
 use slipway_core::oidc;
 
 use super::Kit;
 use super::object::{NAMESPACE, read_only};
 use crate::cfn::sub;
-use crate::context::Context;
+use crate::context::{Context, existing};
 use crate::iam::{allow, grant_to_ec2};
 use crate::identity::{self, PodRole};
 use crate::images as addons;
@@ -208,7 +209,7 @@ fn cloud_controller_manager(context: &Context<'_>) -> Vec<Value> {
         // creation", Elastic Load Balancing user guide). Both generations of ELB have the keys (service authorization reference).
         allow("CloudTagsBalancersItMakes", &["elasticloadbalancing:AddTags"], json!("*"), tags_of_new),
         allow("CloudMakesGroups", &["ec2:CreateSecurityGroup"], ec2("security-group"), new),
-        allow("CloudMakesGroupsInVpc", &["ec2:CreateSecurityGroup"], ec2("vpc"), Value::Null),
+        make_groups_in_vpc(context, &own),
         allow(
             "CloudTagsWhatItMakes",
             &["ec2:CreateTags"],
@@ -248,6 +249,21 @@ fn cloud_controller_manager(context: &Context<'_>) -> Vec<Value> {
             own,
         ),
     ]
+}
+
+/// Security groups are made in the cluster's VPC alone: `ec2:CreateSecurityGroup` knows the VPC as a resource, with `aws:ResourceTag` (service
+/// authorization reference, "Amazon EC2"). The identity stack is made beside that of the network and does not know its VPC, which has the cluster's
+/// tag. Subnets of balancers (`elasticloadbalancing:Subnet`) are known by their ids alone, and so cannot be named there.
+fn make_groups_in_vpc(context: &Context<'_>, own: &Value) -> Value {
+    let vpc = format!("arn:{}:ec2:*:*:vpc/", context.partition());
+    let (resource, condition) = match &context.cluster.network.vpc {
+        Vpc::Managed(_) => (json!(format!("{vpc}*")), own.clone()),
+        Vpc::Existing { id: Existing::Id(id), .. } => (json!(format!("{vpc}{id}")), Value::Null),
+        Vpc::Existing { id: id @ Existing::Export(_), .. } => {
+            (json!({ "Fn::Sub": [format!("{vpc}${{Vpc}}"), { "Vpc": existing(id) }] }), Value::Null)
+        }
+    };
+    allow("CloudMakesGroupsInVpc", &["ec2:CreateSecurityGroup"], resource, condition)
 }
 
 /// AWS' managed policy `AmazonEBSCSIDriverPolicyV2`, without snapshots, and limited to this cluster's volumes, which the driver tags

@@ -157,3 +157,39 @@ async fn p7_an_upload_that_changes_nothing_holds_up_no_renewal() {
         assert!(plan.is_renewal() && !plan.waits_for_approval(workshop.now), "{}", plan.summary());
     }
 }
+
+/// What an upload says of how a rollout goes, and of certificates and snapshots, was in effect with its renewal, which waited for nobody: a pool's pods
+/// were evicted by force, or the control plane was replaced every few days.
+#[tokio::test]
+async fn an_urgent_renewal_goes_as_the_approved_spec_says() {
+    let text = with(&manual(), "strategy: rollout", "strategy: refresh");
+    let rollout = |more: &str| with(&text, "  failureBudget: 2\n", &format!("  failureBudget: 2\n{more}"));
+    for (what, changed) in [
+        ("more failures", with(&text, "failureBudget: 2", "failureBudget: 50")),
+        ("force", rollout("  drain: {forceAfterMinutes: 60}\n")),
+        ("surge", with(&text, "surge: 1", "surge: 0")),
+        ("a strategy", with(&text, "strategy: refresh", "strategy: rollout")),
+        (
+            "short certificates",
+            with(
+                &text,
+                "\ncertificatesConfiguration:\n",
+                "\ntlsCertDurationDays: 300\ncertificatesConfiguration:\n",
+            ),
+        ),
+        ("another key", with(&text, "keyAlgorithm: ECDSA-P256", "keyAlgorithm: RSA-2048")),
+        ("snapshots", with(&text, "\netcd:\n", "\netcd:\n  snapshots: {enabled: false}\n")),
+    ] {
+        let mut workshop = launched(&text).await;
+        let good = workshop.desired().unwrap();
+        let approved: Plan = workshop.read(&keys::plan(&workshop.name, &good.plan)).unwrap();
+        assert_eq!(workshop.outcome(&changed).await, RenderOutcome::Unchanged, "{what}");
+        let plan = renewed(&mut workshop, URGENT).await;
+        assert!(plan.waits_for_approval(workshop.now), "{what}: {}", plan.summary());
+        renews_what_runs_alone(&workshop, &good, what);
+        let renewal: Plan =
+            workshop.read(&keys::plan(&workshop.name, &workshop.desired().unwrap().plan)).unwrap();
+        assert_eq!(renewal.policy, approved.policy, "{what}");
+        assert!(renewal.renewal.replaced.is_empty(), "{what}: refreshed in place");
+    }
+}

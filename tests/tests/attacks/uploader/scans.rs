@@ -1,12 +1,15 @@
 //! What an uploader reaches through the scan: it renews certificates and deletes snapshots as a spec says.
 
 use jiff::SignedDuration;
+use serde_json::json;
 use slipway_core::cluster::Approval;
 use slipway_core::keys;
 use slipway_flows::rendering::RenderOutcome;
 use slipway_flows::store;
 use slipway_plan::Plan;
-use slipway_rollout::Rollout;
+use slipway_rollout::{Ended, Rollout, RolloutResult};
+use slipway_sim::mortal::Life;
+use slipway_sim::year::Cause;
 use slipway_tests::workshop::{Workshop, example, rolled_out};
 
 use super::with;
@@ -34,6 +37,11 @@ fn few(text: &str) -> String {
 /// `text`, which asks for no snapshots.
 fn none(text: &str) -> String {
     with(text, "\netcd:\n", "\netcd:\n  snapshots: {enabled: false}\n")
+}
+
+/// `text`, whose certificates are valid for few days.
+fn short(text: &str) -> String {
+    with(text, "\ncertificatesConfiguration:\n", "\ntlsCertDurationDays: 40\ncertificatesConfiguration:\n")
 }
 
 /// `text` with something that a plan changes.
@@ -157,4 +165,102 @@ async fn a_reduction_of_snapshots_counts_at_once_where_no_approval_is_asked_for(
     rolls_out(&account, &plan.plan);
     assert_eq!(account.outcome(other(&manual)).await, RenderOutcome::Unchanged);
     assert_eq!(after_scan(&account).await.1, DAYS, "fewer needs it");
+}
+
+/// After a cluster did not serve in the end, any upload is looked at, without the approval that it asks for: nothing is rolled out. That look approves
+/// nothing of the upload.
+#[tokio::test]
+async fn a_look_that_nobody_approved_makes_no_spec_the_one_that_counts() {
+    let text = with(&example("production"), "approval: auto", "approval: manual");
+    for changed in [few(&text), short(&text), with(&text, "failureBudget: 2", "failureBudget: 50")] {
+        let mut account = old(&text, QUIET).await;
+        let first = account.desired_plan();
+        rolls_out(&account, &first);
+        let (honest, good) = (after_scan(&account).await.1, account.desired().unwrap());
+        let mut state: Rollout = account.read(&keys::rollout(&account.name)).unwrap();
+        state.last = serde_json::from_value(json!({
+            "plan": first.id, "specVersion": good.spec_version, "target": first.to, "result": "failed",
+            "message": "the cluster does not serve", "endedAt": account.now, "steps": [], "unserved": true,
+        }))
+        .unwrap();
+        account.assets.upload(&keys::rollout(&account.name), store::json(&state));
+        account.now += SignedDuration::from_hours(1);
+        account.assets.set_clock(account.now);
+        let RenderOutcome::Planned(look) = account.outcome(&changed).await else { panic!("no look") };
+        assert!(look.is_empty() && look.needs_approval() && !look.waits_for_approval(account.now));
+        // The look succeeds.
+        let version = account.desired().unwrap().spec_version;
+        let last = Ended {
+            spec_version: version.clone(),
+            plan: look.id.clone(),
+            result: RolloutResult::Succeeded,
+            unserved: false,
+            ..state.last.clone().unwrap()
+        };
+        let ended = slipway_rollout::Good {
+            generation: 3,
+            spec_version: version,
+            plan: look.id.clone(),
+            approved: false,
+            started_at: account.now,
+            ended_at: account.now,
+            ..state.good[0].clone()
+        };
+        state.good.insert(0, ended);
+        state.last = Some(last);
+        account.assets.upload(&keys::rollout(&account.name), store::json(&state));
+        let left = after_scan(&account).await.1;
+        assert!(left + 1 >= honest && honest > 25, "{left} of {honest}\n{changed}");
+        // Nor does the renewal go as it says.
+        account.now += SignedDuration::from_hours(24 * (364 - QUIET));
+        account.assets.set_clock(account.now);
+        let renewed = scanned(&account, account.now).await.renewed;
+        let (soon, manifest) = (account.now + SignedDuration::from_hours(24 * 300), account.manifest());
+        let ends = |name: &String| manifest.assets[name].certificate.as_ref().unwrap().not_after;
+        assert!(!renewed.is_empty() && renewed.iter().all(|name| ends(name) > soon), "{changed}");
+        let outcome = (*account).render(Cause::Newest, &Life::unending(), account.now).await.unwrap();
+        let RenderOutcome::Planned(plan) = outcome else { panic!("{outcome:?}") };
+        assert!(plan.waits_for_approval(account.now), "{}\n{changed}", plan.summary());
+        let renewal = account.desired_plan();
+        assert!(renewal.is_renewal() && !renewal.waits_for_approval(account.now), "{}", renewal.summary());
+        assert_eq!(renewal.policy, first.policy, "{changed}");
+    }
+}
+
+/// The scan issued certificates as the newest upload says: of few days, so that the control plane had to be rolled again and again, each time too soon to
+/// wait for an approval.
+#[tokio::test]
+async fn an_upload_that_waits_for_approval_makes_no_certificate_shorter() {
+    let text = with(&example("production"), "approval: auto", "approval: manual");
+    let short = short(&text);
+    for (upload, plan) in [(short.clone(), false), (other(&short), true)] {
+        let mut account = old(&text, QUIET).await;
+        rolls_out(&account, &account.desired_plan());
+        let outcome = account.outcome(&upload).await;
+        assert!(
+            if plan {
+                matches!(outcome, RenderOutcome::Planned(_))
+            } else {
+                outcome == RenderOutcome::Unchanged
+            },
+            "{outcome:?}"
+        );
+        account.now += SignedDuration::from_hours(24 * (364 - QUIET));
+        account.assets.set_clock(account.now);
+        let renewed = scanned(&account, account.now).await.renewed;
+        let (soon, manifest) = (account.now + SignedDuration::from_hours(24 * 300), account.manifest());
+        let ends = |name: &String| manifest.assets[name].certificate.as_ref().unwrap().not_after;
+        assert!(!renewed.is_empty() && renewed.iter().all(|name| ends(name) > soon), "a plan: {plan}");
+    }
+    // Once a person has approved it, it counts.
+    let mut account = old(&text, QUIET).await;
+    let plan = account.render(other(&short)).await.plan;
+    rolls_out(&account, &plan);
+    account.now += SignedDuration::from_hours(24 * (364 - QUIET));
+    account.assets.set_clock(account.now);
+    let renewed = scanned(&account, account.now).await.renewed;
+    let manifest = account.manifest();
+    let ends = |name: &String| manifest.assets[name].certificate.as_ref().unwrap().not_after;
+    assert!(!renewed.is_empty());
+    assert!(renewed.iter().all(|name| ends(name) < account.now + SignedDuration::from_hours(24 * 41)));
 }

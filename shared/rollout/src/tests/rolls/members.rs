@@ -199,6 +199,19 @@ fn p7_what_nothing_may_hold_up_waits_for_no_window_and_no_person() {
     assert_eq!((yard.report.state.as_str(), yard.log.len()), ("waiting-for-approval", 0));
 }
 
+/// Workers that go later are drained by force as the policy says that somebody approved, not as an upload says whose renewal waited for nobody.
+#[test]
+fn a_renewal_that_nobody_approved_sets_no_limits_for_force() {
+    for (approval, expected) in [(Approval::Auto, vec![3_600]), (Approval::Manual, vec![86_400])] {
+        let policy = RolloutPolicy { drain_force_after_min: Some(60), ..policy(approval) };
+        let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &policy).ends_in(24);
+        yard.state.force_after_s = BTreeMap::from([(Role::Pool("standing".to_owned()), 86_400)]);
+        assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+        let limits: Vec<u32> = yard.state.force_after_s.values().copied().collect();
+        assert_eq!(limits, expected, "{approval:?}");
+    }
+}
+
 #[test]
 fn p4_a_member_whose_place_nobody_takes_ends_it_after_an_hour_and_the_others_stay() {
     let mut yard = Yard { boots: 10_000, ..Yard::new(&SMALL, Change::Machines, &is_member, &auto()) };
