@@ -36,7 +36,11 @@ pub(crate) async fn kubelet_client(root: &Path) -> AgentResult<Client> {
 
 async fn read(path: &Path, help: &str) -> AgentResult<Client> {
     let unusable = |error: &dyn std::fmt::Display| {
-        AgentError::lasting(FailureCode::KubernetesCredentials, format!("{}: {error}", path.display()), help)
+        AgentError::permanent(
+            FailureCode::KubernetesCredentials,
+            format!("{}: {error}", path.display()),
+            help,
+        )
     };
     let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
@@ -68,12 +72,12 @@ pub(crate) fn failed(subject: &str, error: &Error) -> AgentError {
     let message = format!("{subject}: {}", words(error));
     match status(error) {
         // Throttled, starting, or overloaded.
-        None | Some(429 | 500..) => AgentError::passing(
+        None | Some(429 | 500..) => AgentError::transient(
             FailureCode::KubernetesUnavailable,
             message,
             "see with `/var/lib/slipway/slipway-node status` whether the API server on this machine is healthy",
         ),
-        Some(_) => AgentError::lasting(
+        Some(_) => AgentError::permanent(
             FailureCode::KubernetesRefused,
             message,
             "try the same call with `kubectl` as an administrator to see why the API server refuses it",

@@ -114,7 +114,7 @@ fn bytes(root: &Path, name: &str) -> AgentResult<Vec<u8>> {
 }
 
 fn damaged(name: &str, problem: &str, help: &str) -> AgentError {
-    AgentError::lasting(FailureCode::BootstrapInput, format!("{HOME}/{name}: {problem}"), help)
+    AgentError::permanent(FailureCode::BootstrapInput, format!("{HOME}/{name}: {problem}"), help)
 }
 
 impl<C: Commands> Bootstrap<C> {
@@ -197,7 +197,7 @@ impl<C: Commands> Bootstrap<C> {
                 // A new IAM role is not known everywhere at once, so a denied call may succeed in a minute.
                 let settling =
                     failure.code == FailureCode::AwsDenied && begun.elapsed() < self.patience.permissions;
-                if !(failure.passing || settling) || begun.elapsed() >= self.patience.whole {
+                if !(failure.transient || settling) || begun.elapsed() >= self.patience.whole {
                     return Err((step, failure));
                 }
                 self.write_progress(BootstrapState::Working, Some(step), Some(&failure));

@@ -52,7 +52,7 @@ impl Bundle {
         }
         let Format { format } = read(plain)?;
         if format != FORMAT {
-            return Err(AgentError::lasting(
+            return Err(AgentError::permanent(
                 FailureCode::CredentialsFormat,
                 format!("the bundle of credentials has format {format}; this agent knows {FORMAT}"),
                 "roll this node, so that it gets the agent that belongs to the bundle",
@@ -93,7 +93,7 @@ impl Bundle {
 fn read<T: for<'a> Deserialize<'a>>(plain: &Secret) -> AgentResult<T> {
     // A parser's error may quote a secret.
     serde_json::from_slice(plain.expose()).map_err(|error| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::CredentialsDamaged,
             format!(
                 "the opened file is not a bundle of credentials (line {}, column {})",
@@ -110,7 +110,7 @@ fn folder_and_name(path: &str) -> AgentResult<(&str, &str)> {
     let fits =
         path.strip_prefix("/etc/").is_some_and(|rest| rest.contains('/') && rest.split('/').all(plain));
     path.rsplit_once('/').filter(|_| fits).ok_or_else(|| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::CredentialsPath,
             format!("the bundle of credentials holds {path:?}, which is not a file in a folder below /etc"),
             "report this: it is a defect; nothing was written",
@@ -140,7 +140,7 @@ struct Swap {
 /// The files get the folder's owner, so give the folder to its user first.
 pub fn write(root: &Path, digest: &str, bundle: &Bundle) -> AgentResult<Written> {
     if digest.is_empty() || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(AgentError::lasting(
+        return Err(AgentError::permanent(
             FailureCode::CredentialsDigest,
             format!("{digest:?} is not a digest"),
             "give the digest in lower-case hex, as node.json has it",

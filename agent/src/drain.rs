@@ -56,7 +56,7 @@ pub async fn drain(root: &Path, options: &Drain) -> AgentResult<Drained> {
             Err(failure) => {
                 let since = *silent.get_or_insert_with(Instant::now);
                 let over = end.is_some_and(|end| Instant::now() + PAUSE >= end);
-                if !failure.passing || over || (end.is_none() && since.elapsed() >= SILENCE) {
+                if !failure.transient || over || (end.is_none() && since.elapsed() >= SILENCE) {
                     return Err(failure);
                 }
                 PAUSE

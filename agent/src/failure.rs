@@ -13,7 +13,7 @@ pub struct AgentError {
     pub message: String,
     pub help: String,
     /// Whether a retry may help although nobody changes anything.
-    pub passing: bool,
+    pub transient: bool,
 }
 
 pub type AgentResult<T> = Result<T, AgentError>;
@@ -21,20 +21,20 @@ pub type AgentResult<T> = Result<T, AgentError>;
 impl AgentError {
     /// A failure that may pass by itself.
     #[must_use]
-    pub fn passing(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { code, message: message.into(), help: help.into(), passing: true }
+    pub fn transient(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { code, message: message.into(), help: help.into(), transient: true }
     }
 
     /// A failure that a person must deal with.
     #[must_use]
-    pub fn lasting(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { code, message: message.into(), help: help.into(), passing: false }
+    pub fn permanent(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { code, message: message.into(), help: help.into(), transient: false }
     }
 }
 
 impl From<AgentError> for node::VerbFailure {
     fn from(failure: AgentError) -> Self {
-        let AgentError { code, message, help, passing } = failure;
-        Self { code: Word::Known(code), message, help, passing }
+        let AgentError { code, message, help, transient } = failure;
+        Self { code: Word::Known(code), message, help, transient }
     }
 }

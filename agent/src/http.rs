@@ -43,7 +43,7 @@ pub fn public() -> AgentResult<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);
     let refused = |message: String| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::HttpAuthorities,
             message,
             "install the package ca-certificates in the image",
@@ -70,7 +70,7 @@ pub fn client(tls: ClientConfig, patience: Duration) -> AgentResult<reqwest::Cli
     let builder = reqwest::Client::builder().use_preconfigured_tls(tls).timeout(patience).no_proxy();
     let builder = builder.connect_timeout(CONNECT_WITHIN);
     builder.build().map_err(|error| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::HttpClient,
             format!("no HTTP client: {error}"),
             "report this: it is a defect",
@@ -103,7 +103,7 @@ pub(crate) fn innermost_cause(error: &dyn std::error::Error) -> String {
 }
 
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> AgentError {
-    AgentError::lasting(
+    AgentError::permanent(
         FailureCode::CredentialsUnreadable,
         format!("{}: {error}", path.display()),
         "order `slipway renew --recover`, which has nodes fetch their credentials again",

@@ -88,7 +88,7 @@ pub(crate) async fn perform(endpoints: &Endpoints) -> AgentResult<Value> {
 }
 
 fn unread(problem: &str) -> AgentError {
-    AgentError::lasting(
+    AgentError::permanent(
         FailureCode::Usage,
         format!("the request on the standard input cannot be answered: {problem}"),
         "only the kubelet runs this verb, with a CredentialProviderRequest as JSON",

@@ -100,7 +100,7 @@ fn read(root: &Path, name: &str) -> AgentResult<String> {
 }
 
 fn unreadable(problem: &dyn std::fmt::Display) -> AgentError {
-    AgentError::lasting(
+    AgentError::permanent(
         FailureCode::LeaveUnreadable,
         format!("this node's configuration cannot be read: {problem}"),
         "the user data writes it: replace this instance",
@@ -123,7 +123,7 @@ impl<C: Commands> Leaving<C> {
         let text = read(&host.root, "config.json")?;
         let config = NodeConfig::read(&text).map_err(|error| unreadable(&error))?;
         match config {
-            NodeConfig::Worker(_) => Err(AgentError::lasting(
+            NodeConfig::Worker(_) => Err(AgentError::permanent(
                 FailureCode::LeaveWorker,
                 "a worker's terminate hook is completed by the rollout that drains it, not by this verb",
                 "run this on an etcd member or a controller",
@@ -195,7 +195,7 @@ impl<C: Commands> Leaving<C> {
         sleep(self.patience.balancer).await;
         let (from, to) = (self.host.below(MANIFESTS), self.host.below(STOPPED));
         let failed = |error: std::io::Error| {
-            AgentError::passing(
+            AgentError::transient(
                 FailureCode::LeaveFiles,
                 format!("{}: {error}", to.display()),
                 "see that the disk has room and is mounted writable",
@@ -234,7 +234,7 @@ fn refuse_without_majority(health: &EtcdHealth) -> AgentResult<()> {
     if !health.serving || !is_voter || voters.len() < 2 || others > voters.len() / 2 {
         return Ok(());
     }
-    Err(AgentError::passing(
+    Err(AgentError::transient(
         FailureCode::LeaveMajority,
         format!(
             "without {} the etcd cluster has no majority: only {others} of its {} voters can be reached besides it",
@@ -270,7 +270,7 @@ mod tests {
         assert!(refuse_without_majority(&health(true, &[true, true, true])).is_ok());
         for last in [&[true, true, false][..], &[true, true], &[true, true, true, false, false]] {
             assert!(
-                refuse_without_majority(&health(true, last)).is_err_and(|failure| failure.passing),
+                refuse_without_majority(&health(true, last)).is_err_and(|failure| failure.transient),
                 "{last:?}"
             );
         }

@@ -121,7 +121,7 @@ pub fn understands(words: &[&str]) -> Result<(), String> {
 /// Runs the verb in `words` in this process. Dropping the future stops it.
 pub async fn answer(words: &[&str]) -> AgentResult<Value> {
     let arguments = parse(words)
-        .map_err(|usage| failure::AgentError::lasting(FailureCode::Usage, usage, "see --help"))?;
+        .map_err(|usage| failure::AgentError::permanent(FailureCode::Usage, usage, "see --help"))?;
     perform(&arguments.root, &Endpoints::read(|_| None), arguments.verb).await
 }
 

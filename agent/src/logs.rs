@@ -64,7 +64,7 @@ pub async fn logs(root: &Path, commands: &impl Commands, options: &Logs) -> Agen
         Chosen(None) => of_role.to_vec(),
         Chosen(Some(unit)) if of_role.contains(&unit) => vec![unit],
         Chosen(Some(unit)) => {
-            return Err(AgentError::lasting(
+            return Err(AgentError::permanent(
                 FailureCode::Usage,
                 format!("{role} has no {}", unit.name()),
                 format!(

@@ -63,7 +63,7 @@ pub struct Site {
 pub async fn manage(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
     let path = below(root, NODE);
     let unreadable = |problem: String| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::ManageUnreadable,
             format!("{}: {problem}", path.display()),
             "the user data writes it: replace this instance",

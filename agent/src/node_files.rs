@@ -36,7 +36,7 @@ pub fn node(root: &Path) -> AgentResult<Option<NodeFile>> {
 /// `node.json`, which must be there.
 pub fn required_node(root: &Path) -> AgentResult<NodeFile> {
     node(root)?.ok_or_else(|| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::ConfigUnreadable,
             format!(
                 "{} is missing: without it the agent does not know which node this is",
@@ -48,7 +48,7 @@ pub fn required_node(root: &Path) -> AgentResult<NodeFile> {
 }
 
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> AgentError {
-    AgentError::lasting(
+    AgentError::permanent(
         FailureCode::ConfigUnreadable,
         format!("{}: {error}", path.display()),
         "run `/var/lib/slipway/slipway-node bootstrap`, which fetches this node's configuration",

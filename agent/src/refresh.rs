@@ -76,7 +76,7 @@ pub async fn refresh<C: Commands>(
     let bundle = static_pods::with_copies(Bundle::read(&plain)?, &config);
     let to_restart = start::needs_restart(root, &config, &bundle);
     if let (false, Some((process, path))) = (order.restart, to_restart.first_key_value()) {
-        return Err(AgentError::lasting(
+        return Err(AgentError::permanent(
             FailureCode::RefreshReadAtStart,
             format!("these credentials change {path}, which {} reads only when it starts", process.name()),
             "refresh with `--restart allowed`, or roll the node; nothing was changed",
@@ -151,7 +151,7 @@ impl<C: Commands> Swap<'_, C> {
             }
             Err(problem) => {
                 written.undo()?;
-                let mut failure = AgentError::passing(
+                let mut failure = AgentError::transient(
                     FailureCode::RefreshNotServed,
                     format!("{problem}; the previous credentials are in force again"),
                     "look at the component's log (`journalctl -u etcd`, or `crictl logs` on a controller), then refresh again; \
@@ -264,7 +264,7 @@ fn record_digest(root: &Path, node: NodeFile, digest: &str) -> AgentResult<NodeF
 fn write_file(root: &Path, path: &str, bytes: &[u8]) -> AgentResult<()> {
     let written = files::write(&below(root, path), 0o600, Owner::ROOT, bytes);
     written.map(drop).map_err(|failure| {
-        AgentError::passing(
+        AgentError::transient(
             FailureCode::RefreshFiles,
             failure.message,
             "see that the disk has room, then run this again",

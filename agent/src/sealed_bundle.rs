@@ -23,7 +23,7 @@ pub(crate) async fn fetch(aws: &Aws, node: &NodeFile, digest: &str) -> AgentResu
     let key = keys::credentials(&node.cluster, &node.role, digest);
     let found = aws.bucket(&node.asset_bucket).get(&key).await?;
     found.ok_or_else(|| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::CredentialsMissing,
             format!("there is no s3://{}/{key}", node.asset_bucket),
             "render the cluster again, which seals what is missing, and refresh with the digest that its plan names",
@@ -66,7 +66,7 @@ pub(crate) async fn data_key(
 ) -> AgentResult<DataKey> {
     let path = below(root, SEALED);
     let copy = files::read(&path)?.ok_or_else(|| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::CredentialsMissing,
             format!("{} is missing", path.display()),
             "run the instance's user data, which fetches it",

@@ -30,7 +30,7 @@ const PASSED: SignedDuration = SignedDuration::from_mins(10);
 /// Whether the cluster of this controller serves. The Nodes of `without` do not count.
 pub async fn serves(root: &Path, without: &BTreeSet<String>) -> AgentResult<ClusterServes> {
     let NodeConfig::Controller(config) = node_files::config(root)?.0 else {
-        return Err(AgentError::lasting(
+        return Err(AgentError::permanent(
             FailureCode::Usage,
             "this node is not a controller, and cannot say whether the cluster serves",
             "run this on a controller",
@@ -284,7 +284,7 @@ mod tests {
         };
         let fresh = || json!({"node": {"labels": "kept"}, "addons": {"state": "fresh"}});
         assert_eq!(passes(100, fresh()), (Ok(at(100)), None));
-        let error = json!({"code": "manage.api", "message": "refused", "help": "", "passing": true});
+        let error = json!({"code": "manage.api", "message": "refused", "help": "", "transient": true});
         let ill = json!({"node": {"error": error.clone()}, "addons": {"state": "fresh"}});
         assert_eq!(passes(200, ill), (Ok(at(100)), Some("node: refused".to_owned())));
         let object = json!({"object": "DaemonSet kube-system/a", "error": error});
@@ -294,7 +294,7 @@ mod tests {
         // Nothing is tried for some minutes: that is no success, and why it failed stays known.
         let rests = || json!({"addons": {"state": "resting", "why": "see the last answer"}});
         assert_eq!(passes(400, rests()), (Ok(at(100)), Some(told)));
-        let failure = AgentError::passing(FailureCode::Usage, "the API does not answer", "");
+        let failure = AgentError::transient(FailureCode::Usage, "the API does not answer", "");
         manage::has_ended(root, at(500), &Err(failure));
         assert_eq!(passes::last_failure(root).unwrap().words, "the API does not answer");
         assert_eq!(passes(600, fresh()), (Ok(at(600)), None));

@@ -78,7 +78,7 @@ async fn fetch_release(
     let url = file.url.clone();
     let unpacking = tokio::task::spawn_blocking(move || unpack::unpack(name, &url, &download, &into));
     unpacking.await.map_err(|error| {
-        AgentError::passing(
+        AgentError::transient(
             FailureCode::SoftwareUnpack,
             format!("{}: {error}", file.url),
             "run the same verb again",
@@ -130,7 +130,7 @@ pub async fn check_that_it_runs(commands: &impl Commands, installed: &Installed)
         return Ok(());
     }
     let status = ran.status.map_or_else(|| "a signal".to_owned(), |status| format!("status {status}"));
-    Err(AgentError::lasting(
+    Err(AgentError::permanent(
         FailureCode::SoftwareCannotRun,
         format!("{name} {} ends with {status}: {}", installed.version, ran.stderr.trim()),
         "use an image whose C library and processor it was built for, or name another release in the spec (docs/cluster-yaml.md, software)",
@@ -146,7 +146,7 @@ pub fn find_program(root: &Path, program: &str) -> AgentResult<PathBuf> {
     let mut places =
         std::iter::once(PROGRAMS).chain(OF_THE_IMAGE).map(|folder| Path::new("/").join(folder).join(program));
     places.find(runs).ok_or_else(|| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::SoftwareMissing,
             format!("the program {program} is neither in /{PROGRAMS} nor in the image"),
             "set software.source: release in cluster.yaml, or use an image that has it",
@@ -155,7 +155,7 @@ pub fn find_program(root: &Path, program: &str) -> AgentResult<PathBuf> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> AgentError {
-    AgentError::passing(
+    AgentError::transient(
         FailureCode::SoftwareUnwritable,
         format!("{}: {error}", path.display()),
         "make room on the root volume (rootVolume.size), or see why it cannot be written",

@@ -77,7 +77,7 @@ pub async fn perform(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
     loop {
         match storage.ensure_file_systems().await {
             Ok(found) => return Ok(json!({ "disks": found })),
-            Err(failure) if !failure.passing || begun.elapsed() > PATIENCE => return Err(failure),
+            Err(failure) if !failure.transient || begun.elapsed() > PATIENCE => return Err(failure),
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
@@ -208,7 +208,7 @@ impl<C: Commands> Storage<'_, C> {
 
     /// The disk attached as `device`.
     fn attached_disk(&self, device: &str, volume: Option<&String>) -> AgentResult<String> {
-        let absent = |what: String, help: &str| AgentError::passing(FailureCode::VolumeAbsent, what, help);
+        let absent = |what: String, help: &str| AgentError::transient(FailureCode::VolumeAbsent, what, help);
         let volume = volume.ok_or_else(|| {
             absent(
                 format!("no volume is attached to this instance as {device}"),
@@ -241,7 +241,7 @@ impl<C: Commands> Storage<'_, C> {
         let mut links: Vec<String> = by_disk.into_values().map(|name| format!("{BY_ID}/{name}")).collect();
         links.sort();
         if links.is_empty() {
-            return Err(AgentError::passing(
+            return Err(AgentError::transient(
                 FailureCode::StorageAbsent,
                 "this machine has no NVMe instance store, but its pool has ephemeralStorage",
                 "use instance types with an instance store, such as m7gd.large, or remove ephemeralStorage from the pool",

@@ -59,12 +59,12 @@ pub(crate) fn uptime_s() -> AgentResult<u64> {
     let text = std::fs::read_to_string(path).map_err(|error| unkept(path, &error))?;
     let seconds = text.split(['.', ' ']).next().and_then(|seconds| seconds.parse().ok());
     seconds.ok_or_else(|| {
-        AgentError::lasting(FailureCode::ManageRepair, format!("{UPTIME} holds no time"), HELP)
+        AgentError::permanent(FailureCode::ManageRepair, format!("{UPTIME} holds no time"), HELP)
     })
 }
 
 pub(crate) fn unkept(path: &Path, error: &std::io::Error) -> AgentError {
-    AgentError::lasting(FailureCode::ManageRepair, format!("{}: {error}", path.display()), HELP)
+    AgentError::permanent(FailureCode::ManageRepair, format!("{}: {error}", path.display()), HELP)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod limit;
 use jiff::Timestamp;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
-use slipway_flows::launch::{Interruption, Wake, Waker};
+use slipway_flows::rollout::{Interruption, Wake, Waker};
 use slipway_lambda::InvocationError;
 use slipway_lambda::event::{Changed, ToScan, Woken, changed, to_scan, woken};
 use slipway_rollout::{CLOCKS_APART, Order};

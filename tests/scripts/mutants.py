@@ -29,8 +29,8 @@ import tree_sitter_rust
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "target/mutants"
 TREE = OUT / "tree"
-FILES = ["shared/rollout/src/**", "shared/credentials/src/renewal/**", "shared/core/src/drain/**", "shared/core/src/deadline.rs", "shared/flows/src/launch.rs",
-         "shared/flows/src/launch/**"]
+FILES = ["shared/rollout/src/**", "shared/credentials/src/renewal/**", "shared/core/src/drain/**", "shared/core/src/deadline.rs", "shared/flows/src/rollout.rs",
+         "shared/flows/src/rollout/**"]
 # The packages whose unit tests judge, and the filters that keep them to what is mutated. Each judges the others' mistakes, too.
 UNIT_TESTS = {"slipway-rollout": [], "slipway-core": ["drain::", "deadline::"], "slipway-credentials": ["renewal::"], "slipway-flows": []}
 # `--fail-fast` is libtest's own, and still asks for this.

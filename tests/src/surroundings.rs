@@ -239,7 +239,7 @@ impl Commands for Hands {
     async fn run(&self, program: &str, arguments: &[&str]) -> AgentResult<Ran> {
         let (("systemctl", ["restart", unit]), (done, is_done)) = ((program, arguments), oneshot::channel())
         else {
-            return Err(AgentError::lasting(
+            return Err(AgentError::permanent(
                 FailureCode::CommandFailed,
                 format!("nobody plays {program} {arguments:?}"),
                 "",

@@ -67,18 +67,18 @@ fn statement(operation: &str) -> Option<&'static str> {
 pub(super) fn failure(error: &PortError) -> AgentError {
     let message = error.to_string();
     match error.kind {
-        ErrorKind::Transient => AgentError::passing(
+        ErrorKind::Transient => AgentError::transient(
             FailureCode::AwsUnreachable,
             message,
             "it is tried again; if it stays, check routes, security groups and VPC endpoints between this node and the service",
         ),
-        ErrorKind::Denied => AgentError::lasting(FailureCode::AwsDenied, message, denied(error.operation)),
-        ErrorKind::Missing => AgentError::lasting(
+        ErrorKind::Denied => AgentError::permanent(FailureCode::AwsDenied, message, denied(error.operation)),
+        ErrorKind::Missing => AgentError::permanent(
             FailureCode::AwsMissing,
             message,
             "the named resource does not exist: render the cluster again, or restore the resource",
         ),
-        ErrorKind::Invalid => AgentError::lasting(
+        ErrorKind::Invalid => AgentError::permanent(
             FailureCode::AwsRefused,
             message,
             "the service rejects the request as invalid: if nobody changed the stacks by hand, report this",
@@ -116,7 +116,7 @@ mod tests {
     fn what_is_denied_names_the_statement_that_allows_it() {
         let error = port_error("kms:Decrypt", "a data key", ErrorKind::Denied, "AccessDeniedException: no");
         let failure = failure(&error);
-        assert_eq!((failure.code, failure.passing), (FailureCode::AwsDenied, false));
+        assert_eq!((failure.code, failure.transient), (FailureCode::AwsDenied, false));
         assert!(failure.help.contains("OpenOwnCredentials"), "{}", failure.help);
         assert_eq!(code_of(&error), "AccessDeniedException");
     }

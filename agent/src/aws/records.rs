@@ -25,7 +25,7 @@ pub struct Record {
 
 pub(crate) fn zone_of(node: &NodeFile) -> AgentResult<&str> {
     node.zone.as_deref().ok_or_else(|| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::BootstrapZone,
             "node.json names no hosted zone for this member's record",
             "render the cluster again: the userdata of etcd members has it",

@@ -31,7 +31,7 @@ impl<C: Commands> Bootstrap<C> {
         self.authorize_keys()?;
         for file in &self.custom().files {
             let refused = |problem: &str| {
-                AgentError::lasting(
+                AgentError::permanent(
                     FailureCode::CustomFile,
                     format!("customFiles: {}: {problem}", file.path),
                     "correct it in cluster.yaml, and upload that",

@@ -60,7 +60,7 @@ pub(crate) fn is_up(found: &EtcdHealth) -> bool {
 }
 
 fn waiting(what: &str, problem: &str, log_command: &str) -> AgentError {
-    AgentError::passing(
+    AgentError::transient(
         FailureCode::NodeUnhealthy,
         format!("{what} is not healthy yet: {problem}"),
         format!("see `{log_command}` on the node"),

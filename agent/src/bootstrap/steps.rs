@@ -169,7 +169,7 @@ impl<C: Commands> Bootstrap<C> {
 
     fn etcd_owner(&self) -> AgentResult<Owner> {
         let user = self.etcd_user()?.ok_or_else(|| {
-            AgentError::passing(
+            AgentError::transient(
                 FailureCode::MachineAccount,
                 format!("this machine has no user {}", etcd::USER),
                 "systemd-sysusers creates it: see its messages with `journalctl -u systemd-sysusers`",
@@ -184,7 +184,7 @@ impl<C: Commands> Bootstrap<C> {
         if self.device(&id).is_some() {
             return Ok(());
         }
-        Err(AgentError::passing(
+        Err(AgentError::transient(
             FailureCode::VolumeDevice,
             format!("the volume {id} is attached, but its device has not appeared yet"),
             "wait: it appears within seconds (see `lsblk`)",
@@ -200,7 +200,7 @@ impl<C: Commands> Bootstrap<C> {
         let volume = match found.as_slice() {
             [volume] => volume,
             [] => {
-                return Err(AgentError::passing(
+                return Err(AgentError::transient(
                     FailureCode::VolumeAbsent,
                     format!("no volume has the tags {}", tags.join(", ")),
                     "CloudFormation creates it with the cluster's etcd stack: check that stack",
@@ -209,7 +209,7 @@ impl<C: Commands> Bootstrap<C> {
             several => {
                 let ids: Vec<&str> = several.iter().map(|volume| volume.id.as_str()).collect();
                 // It passes when a person corrects the tags; the member then continues.
-                return Err(AgentError::passing(
+                return Err(AgentError::transient(
                     FailureCode::VolumeAmbiguous,
                     format!("several volumes have the tags {}: {}", tags.join(", "), ids.join(", ")),
                     "remove the tag slipway:volume from the volumes that do not belong to this member",
@@ -219,14 +219,14 @@ impl<C: Commands> Bootstrap<C> {
         let own = &self.instance.id;
         match &volume.attachment {
             Some((instance, state)) if instance == own && state == "attached" => Ok(volume.id.clone()),
-            Some((instance, state)) => Err(AgentError::passing(
+            Some((instance, state)) => Err(AgentError::transient(
                 FailureCode::VolumeBusy,
                 format!("the volume {} is {state} to the instance {instance}", volume.id),
                 "EC2 detaches it when that instance is terminated; the agent then attaches it here",
             )),
             None => {
                 self.aws.attach(&volume.id, own, &settings.device).await?;
-                Err(AgentError::passing(
+                Err(AgentError::transient(
                     FailureCode::VolumeAttaching,
                     format!("the volume {} is being attached", volume.id),
                     "wait: EC2 takes some seconds",
@@ -243,7 +243,7 @@ impl<C: Commands> Bootstrap<C> {
     async fn file_system(&self) -> AgentResult<()> {
         let settings = &self.etcd_config()?.data_volume;
         if settings.file_system != "ext4" {
-            return Err(AgentError::lasting(
+            return Err(AgentError::permanent(
                 FailureCode::VolumeFileSystem,
                 format!("etcd's volume must have ext4, but the configuration says {}", settings.file_system),
                 "remove the patch that changes the file system",
@@ -251,7 +251,7 @@ impl<C: Commands> Bootstrap<C> {
         }
         let id = self.volume_id().await?;
         let device = self.device(&id).ok_or_else(|| {
-            AgentError::passing(
+            AgentError::transient(
                 FailureCode::VolumeDevice,
                 format!("the device of the volume {id} has disappeared"),
                 "see `lsblk`",
@@ -317,7 +317,7 @@ impl<C: Commands> Bootstrap<C> {
     fn facts(&self) -> AgentResult<Facts> {
         let Instance { id, availability_zone, local_ipv4, .. } = &self.instance;
         let address = local_ipv4.parse().map_err(|_| {
-            AgentError::passing(
+            AgentError::transient(
                 FailureCode::BootstrapAddress,
                 format!("the metadata service gives {local_ipv4:?} as this machine's address, which is not an IP address"),
                 "report this: it is a defect",
@@ -340,7 +340,7 @@ impl<C: Commands> Bootstrap<C> {
     fn etcd_config(&self) -> AgentResult<&EtcdConfig> {
         match &self.config {
             NodeConfig::Etcd(config) => Ok(config),
-            NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(AgentError::lasting(
+            NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(AgentError::permanent(
                 FailureCode::BootstrapStep,
                 format!("{} has no volume and no record", self.node.role),
                 "report this: it is a defect",

@@ -212,11 +212,11 @@ fn names(path: &Path) -> io::Result<BTreeSet<String>> {
 }
 
 fn failed(path: &Path, error: &io::Error) -> AgentError {
-    let passing = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::Interrupted);
+    let transient = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::Interrupted);
     AgentError {
         code: FailureCode::CredentialsFiles,
         message: format!("{}: {error}", path.display()),
         help: "see that the agent runs as root and that the disk has room, then run it again".to_owned(),
-        passing,
+        transient,
     }
 }

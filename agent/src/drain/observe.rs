@@ -119,7 +119,7 @@ pub(super) async fn observe(client: &Client, name: &str, tries: &mut PastTries) 
 
 pub(super) fn node_failure(name: &str, error: &kube::Error) -> AgentError {
     if status(error) == Some(404) {
-        return AgentError::lasting(
+        return AgentError::permanent(
             FailureCode::DrainNoNode,
             format!("the cluster has no node `{name}`"),
             "check the name; if the machine and its node are gone, there is nothing to drain",
@@ -135,7 +135,7 @@ pub(super) fn state(node: &Node) -> AgentResult<NodeState> {
         // Guessing a deadline could force a pod too early.
         text.parse::<Timestamp>().map(Some).map_err(|_| {
             let name = node.metadata.name.as_deref().unwrap_or_default();
-            AgentError::lasting(
+            AgentError::permanent(
                 FailureCode::DrainAnnotation,
                 format!("the annotation {key} of the node {name} is not a time: `{text}`"),
                 format!("remove it: kubectl annotate node {name} {key}-"),

@@ -304,7 +304,7 @@ fn p6_the_successor_of_a_pod_that_has_its_name_is_not_evicted() {
 #[test]
 fn an_eviction_that_was_accepted_counts_although_another_one_got_no_answer() {
     let now = "2026-11-01T08:00:00Z".parse().unwrap();
-    let silent = AgentError::passing(FailureCode::KubernetesUnavailable, "no answer", "");
+    let silent = AgentError::transient(FailureCode::KubernetesUnavailable, "no answer", "");
     let answers = vec![
         (target("web-0", "u-0"), Err(silent)),
         (target("web-1", "u-1"), Ok(Some(Answer::Accepted))),

@@ -191,12 +191,12 @@ fn gauge(text: &str, name: &str) -> Option<u64> {
 #[must_use]
 pub fn failed(refusal: &CallError, doing: &str) -> AgentError {
     match refusal {
-        CallError::Unreachable(why) => AgentError::passing(
+        CallError::Unreachable(why) => AgentError::transient(
             FailureCode::EtcdUnreachable,
             format!("{doing}: {why}"),
             "see `systemctl status etcd` and `journalctl -u etcd` on the member, then run this again",
         ),
-        CallError::Refused(why) => AgentError::passing(
+        CallError::Refused(why) => AgentError::transient(
             FailureCode::EtcdRefused,
             format!("{doing}: etcd says: {why}"),
             "see `/var/lib/slipway/slipway-node etcd health` on each member, then run this again",

@@ -72,7 +72,7 @@ fn refuse(health: &EtcdHealth, in_flight: &[String]) -> AgentResult<()> {
     let mut why: Vec<String> = obstacles(health).iter().map(Obstacle::to_string).collect();
     why.extend(in_flight.iter().map(|name| format!("{name} is being defragmented")));
     if !why.is_empty() {
-        return Err(AgentError::passing(
+        return Err(AgentError::transient(
             FailureCode::EtcdUnhealthy,
             format!(
                 "{} is not defragmented, because it does not serve while it is defragmented: {}",
@@ -83,7 +83,7 @@ fn refuse(health: &EtcdHealth, in_flight: &[String]) -> AgentResult<()> {
         ));
     }
     match health.version.as_deref() {
-        Some(version) if !may_run_meanwhile(version) => Err(AgentError::lasting(
+        Some(version) if !may_run_meanwhile(version) => Err(AgentError::permanent(
             FailureCode::EtcdRelease,
             format!("a crash of etcd {version} while it is defragmented can make this member inconsistent"),
             "update etcd to 3.5.6 or later: name it in the spec, etcd.version",
@@ -129,7 +129,7 @@ pub(super) fn room(data: &Path, bytes: u64) -> AgentResult<()> {
         ),
         Err(error) => (format!("{}: {error}", data.display()), "see that the volume of etcd is mounted"),
     };
-    Err(AgentError::lasting(FailureCode::EtcdDisk, message, help))
+    Err(AgentError::permanent(FailureCode::EtcdDisk, message, help))
 }
 
 /// Waits until this member reads through a majority.
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(refuse(&health, &[]).unwrap_err().code, FailureCode::EtcdRelease);
         health.members[0].learner = true;
         let failure = refuse(&health, &["etcd-1".to_owned()]).unwrap_err();
-        assert_eq!((failure.code, failure.passing), (FailureCode::EtcdUnhealthy, true));
+        assert_eq!((failure.code, failure.transient), (FailureCode::EtcdUnhealthy, true));
         assert!(
             failure.message.contains("learner") && failure.message.contains("etcd-1 is being"),
             "{failure}"

@@ -44,7 +44,7 @@ pub async fn join(local: &LocalMember) -> AgentResult<Joined> {
     let client = local.client()?;
     let endpoints: Vec<Endpoint> = local.known_client_urls().iter().map(|url| client.endpoint(url)).collect();
     if endpoints.is_empty() {
-        return Err(AgentError::lasting(
+        return Err(AgentError::permanent(
             FailureCode::JoinEndpoints,
             "the configuration names no member of the cluster to join",
             "render the cluster again; if a patch changes `joinEndpoints`, correct the patch",
@@ -128,7 +128,7 @@ fn refuse_without_data(local: &LocalMember, member: &Member) -> AgentResult<()> 
     if member.name.is_empty() || local.data().join("member").exists() {
         return Ok(());
     }
-    Err(AgentError::lasting(
+    Err(AgentError::permanent(
         FailureCode::JoinData,
         format!(
             "{} is already a member of the cluster ({}) and has run before, but its data directory is empty",

@@ -50,7 +50,7 @@ pub async fn move_leader(local: &LocalMember) -> AgentResult<LeaderMoved> {
         (is_well && entries_behind <= BEHIND_AT_MOST).then_some((entries_behind, &member.name, member.id))
     });
     let Some((_, _, to)) = fit.min() else {
-        return Err(AgentError::passing(
+        return Err(AgentError::transient(
             FailureCode::EtcdNobodyElse,
             format!(
                 "{} leads, and no other voter is reachable, healthy and close enough behind to take over",
@@ -76,7 +76,7 @@ async fn wait_for_leader(own: &Endpoint, id: u64) -> AgentResult<Status> {
 }
 
 fn nobody_leads() -> AgentError {
-    AgentError::passing(
+    AgentError::transient(
         FailureCode::EtcdNoLeader,
         "the cluster has no leader",
         "see that a majority of the members runs (`/var/lib/slipway/slipway-node etcd health` on each), then run this again",

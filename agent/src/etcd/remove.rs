@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Removes the member of that name. etcd itself refuses if too few of the others run (`--strict-reconfig-check`).
 pub async fn remove(local: &LocalMember, name: &str) -> AgentResult<MemberRemoved> {
     if name == local.config.etcd.name {
-        return Err(AgentError::lasting(
+        return Err(AgentError::permanent(
             FailureCode::EtcdRemoveSelf,
             format!("{name} is this member, which cannot answer any more once it is removed"),
             "run this on another member",

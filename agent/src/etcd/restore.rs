@@ -162,7 +162,7 @@ fn raised(mark: &RestoreMark) -> Option<u64> {
 /// Fails unless revisions are raised by more than the last restore of this member raised them: they would go backwards.
 fn must_raise_more(before: Option<u64>, bump: u64, mark: &Path) -> AgentResult<()> {
     let Some(before) = before.filter(|before| *before >= bump) else { return Ok(()) };
-    Err(AgentError::lasting(
+    Err(AgentError::permanent(
         FailureCode::RestoreBump,
         format!(
             "the last restore of this member raised revisions by {before}, and this one would raise them by only {bump}: clients would take restored data for \
@@ -202,7 +202,7 @@ fn must_be_wanted(mark: &RestoreMark, key: &str, wanted: Option<&str>) -> AgentR
         None if mark.doubts.is_empty() => return Ok(()),
         None => format!("{key} may be another snapshot: {}", mark.doubts.join("; ")),
     };
-    Err(AgentError::lasting(
+    Err(AgentError::permanent(
         FailureCode::RestoreOther,
         problem,
         "give --sha256 with the SHA-256 that a log you trust names for it (that of the member that took it: `slipway logs etcd-N --unit agent`), or restore from \
@@ -236,7 +236,7 @@ async fn make(
     let opened = open(&aws, node, draft, &key, to).await?;
     mark.doubts = doubts(local, &aws, node, &opened).await?;
     let whole = opened.text.checker.finish().map_err(|why| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::RestoreDamaged,
             format!("s3://{}/{key} is not a complete snapshot: {why}", node.asset_bucket),
             "restore from another snapshot; nothing was changed",
@@ -301,7 +301,7 @@ fn refuse_without_data(data: &Path, work: &Path) -> AgentResult<()> {
     if data.exists() || !work.join("data").exists() {
         return Ok(());
     }
-    Err(AgentError::lasting(
+    Err(AgentError::permanent(
         FailureCode::RestoreInterrupted,
         format!("an earlier restore was interrupted while it replaced {}, which is missing", data.display()),
         format!(
@@ -361,7 +361,7 @@ async fn start(
     let restarts = value("NRestarts").and_then(|text| text.parse::<u32>().ok()).unwrap_or_default();
     let state = value("ActiveState").unwrap_or("unknown");
     if restarts > 0 || !matches!(state, "active" | "activating" | "reloading") {
-        return Err(AgentError::passing(
+        return Err(AgentError::transient(
             FailureCode::RestoreStart,
             format!(
                 "etcd was started with the restored data and does not stay up: it is {state} after {restarts} restarts"
@@ -373,7 +373,7 @@ async fn start(
 }
 
 fn token_used(token: &str, why: &str) -> AgentError {
-    AgentError::lasting(
+    AgentError::permanent(
         FailureCode::RestoreToken,
         format!("the token {token} was used before: {why}"),
         "give all members the same new --token, for example today's date, and run this again; nothing was changed",
@@ -386,7 +386,7 @@ fn members(local: &LocalMember, request: &Request) -> AgentResult<String> {
     let members = if request.members.is_empty() { &etcd.initial_cluster } else { &request.members };
     let own = local.peer_url();
     if members.get(&etcd.name) != Some(&own) {
-        return Err(AgentError::lasting(
+        return Err(AgentError::permanent(
             FailureCode::RestoreMembers,
             format!("the list of members to restore lacks this member, {}={own}", etcd.name),
             "give --initial-cluster NAME=URL,… with every member of the restored cluster, the same on all of them",
@@ -413,7 +413,7 @@ async fn refuse_if_running(local: &LocalMember) -> AgentResult<()> {
     if !locked && !listens {
         return Ok(());
     }
-    Err(AgentError::lasting(
+    Err(AgentError::permanent(
         FailureCode::RestoreRunning,
         format!(
             "{} still runs although {SERVICE} was stopped: its data must not be replaced meanwhile",
@@ -442,7 +442,7 @@ async fn run_restore_tool(
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     // etcdctl cannot restore since 3.6, and prints the help of `snapshot` instead.
     if !help.contains("--initial-cluster") {
-        return Err(AgentError::lasting(
+        return Err(AgentError::permanent(
             FailureCode::RestoreProgram,
             format!("{} cannot restore snapshots, and this machine has no {}", tool.display(), RESTORERS[0]),
             "add etcdutl of the same release to the archive of etcd on your mirror, or to your image, and replace the machine; nothing was changed",
@@ -463,7 +463,7 @@ async fn run_restore_tool(
     }
     let words = String::from_utf8_lossy(&output.stderr);
     let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no reason");
-    Err(AgentError::lasting(
+    Err(AgentError::permanent(
         FailureCode::RestoreProgram,
         format!(
             "{} ended with {}: {}",
@@ -554,7 +554,7 @@ fn remove(folder: &Path) -> AgentResult<()> {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> AgentError {
-    AgentError::passing(
+    AgentError::transient(
         FailureCode::RestoreFiles,
         format!("{}: {error}", path.display()),
         "see that the volume is mounted and has room, then run this again",

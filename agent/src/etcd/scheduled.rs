@@ -304,7 +304,7 @@ async fn write(
 }
 
 fn unreadable(bucket: &BucketOfAssets, key: &str, error: &str) -> AgentError {
-    AgentError::lasting(
+    AgentError::permanent(
         FailureCode::ConfigUnreadable,
         format!("s3://{}/{key} cannot be read: {error}", bucket.name()),
         "run `slipway scan`, which writes it again; if it stays, the cluster's agent is older than the installation: `slipway upgrade agent`",
@@ -541,7 +541,7 @@ mod tests {
         let own = claimed().claim.unwrap().by;
         let last = LastSnapshot { by: own.clone(), begun: at("2026-11-26T05:00:00Z"), time: "t".to_owned() };
         let claimed = SnapshotLedger { last: Some(last.clone()), ..claimed() };
-        let failed = Err(AgentError::passing(FailureCode::SnapshotBusy, "the disk is full", "make room"));
+        let failed = Err(AgentError::transient(FailureCode::SnapshotBusy, "the disk is full", "make room"));
         let left = after(claimed, own, (begun, ended), &failed);
         assert_eq!((left.claim, left.last), (None, Some(last)));
         let failure = left.failure.map(|failure| (failure.at, failure.message));

@@ -114,7 +114,7 @@ pub(super) async fn take(
     download(aws, node, &key, draft).await?;
     let back = open(aws, node, draft, &key, Checker::default()).await?.text.finish();
     if back.as_ref() != Ok(&whole) {
-        return Err(AgentError::passing(
+        return Err(AgentError::transient(
             FailureCode::SnapshotReadBack,
             format!("s3://{}/{key} differs from what was uploaded: {back:?}", node.asset_bucket),
             "run this again, and do not restore from that snapshot",
@@ -146,7 +146,7 @@ async fn refuse_corrupt(own: &Endpoint) -> AgentResult<()> {
         0 => "and does not know whose are damaged".to_owned(),
         member => format!("and names the member {}", hex(member)),
     };
-    Err(AgentError::lasting(
+    Err(AgentError::permanent(
         FailureCode::SnapshotCorrupt,
         format!(
             "etcd found that its members' data differ ({CORRUPT}), {whose}: a snapshot may be of damaged data"
@@ -159,7 +159,7 @@ fn must_fit(length: u64) -> AgentResult<()> {
     if length <= SIZE_AT_MOST {
         return Ok(());
     }
-    Err(AgentError::lasting(
+    Err(AgentError::permanent(
         FailureCode::SnapshotSize,
         format!("the sealed snapshot has {length} bytes, and S3 takes {SIZE_AT_MOST} at once"),
         "compact and defragment etcd (`etcdctl defrag`), or delete objects that nobody needs; nothing was uploaded",
@@ -188,7 +188,7 @@ async fn unused_name(
             return Ok((time, key));
         }
     }
-    Err(AgentError::passing(
+    Err(AgentError::transient(
         FailureCode::SnapshotNames,
         format!(
             "other members took a snapshot in each of the last {NAMES_AT_MOST} seconds, so no name was free"
@@ -263,7 +263,7 @@ pub(super) async fn download_any(
     let bucket = aws.bucket(&node.asset_bucket);
     let keys = Place::ALL.map(|place| place.key(&node.cluster, time));
     if bucket.exists(&keys[0]).await? && bucket.exists(&keys[1]).await? {
-        return Err(AgentError::lasting(
+        return Err(AgentError::permanent(
             FailureCode::RestoreTwins,
             format!("two snapshots have the time {time}: {} in {}", keys.join(" and "), node.asset_bucket),
             "restore from another snapshot; or find out which of the two is true (the log of the member that took it names its key and SHA-256: `slipway logs etcd-N --unit agent`), delete the other one, and run this again; nothing was changed",
@@ -280,7 +280,7 @@ pub(super) async fn download_any(
             Err(failure) => return Err(failure),
         }
     }
-    Err(AgentError::lasting(
+    Err(AgentError::permanent(
         FailureCode::AwsMissing,
         format!("no snapshot of {time} can be read: {}", refused.join("; ")),
         "`slipway snapshots` lists those that exist; for one of them, check that the statement KeepSnapshots of the node's role is up to date",
@@ -309,7 +309,7 @@ pub(super) async fn open<W: std::io::Write + Send + 'static>(
     let sealed = Sealed::read(BufReader::new(file))?;
     if let Some(name) = sealed.name.as_deref().filter(|name| *name != key) {
         let name: String = name.chars().take(200).collect();
-        return Err(AgentError::lasting(
+        return Err(AgentError::permanent(
             FailureCode::RestoreOther,
             format!("s3://{}/{key} is a copy of another snapshot, of {name}", node.asset_bucket),
             "somebody copied it there: delete it, and restore from another snapshot; nothing was changed",
@@ -320,7 +320,7 @@ pub(super) async fn open<W: std::io::Write + Send + 'static>(
     let data_key = aws.keys(Some(sealed_under.clone())).unwrap(&sealed.wrapped, &context).await?;
     let opening = tokio::task::spawn_blocking(move || sealed.open(&data_key, &context, &mut to).map(|()| to));
     let opened = opening.await.map_err(|error| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::SnapshotPanic,
             format!("opening the snapshot: {error}"),
             "report this: it is a defect",
@@ -353,7 +353,7 @@ fn try_lock(root: &Path, name: &str) -> AgentResult<File> {
     let lock = lock.map_err(|error| unwritable(&path, &error))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(AgentError::passing(
+        Err(TryLockError::WouldBlock) => Err(AgentError::transient(
             FailureCode::SnapshotBusy,
             "on this machine a snapshot is being taken or restored, or etcd is being defragmented",
             "wait until it ends, then run this again",
@@ -421,7 +421,7 @@ impl Draft {
 }
 
 pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> AgentError {
-    AgentError::passing(
+    AgentError::transient(
         FailureCode::SnapshotFiles,
         format!("{}: {error}", path.display()),
         "see that the disk has room, then run this again",

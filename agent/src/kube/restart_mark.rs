@@ -20,7 +20,7 @@ pub fn mark(manifest: &str, credentials: &str) -> AgentResult<String> {
     let repeated_mark = format!("{credentials}{AGAIN}");
     let value = if mark_of(manifest).as_deref() == Some(credentials) { &repeated_mark } else { credentials };
     with_mark(manifest, value).ok_or_else(|| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::RefreshManifest,
             "a static pod's manifest on this machine is not a pod in JSON",
             "run `/var/lib/slipway/slipway-node bootstrap`, which writes it again",

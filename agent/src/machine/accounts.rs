@@ -24,7 +24,7 @@ pub fn user(root: &Path, name: &str) -> AgentResult<Option<User>> {
 /// The owner for a user and a group, each by name or number.
 pub fn owner(root: &Path, user_name: &str, group_name: &str) -> AgentResult<Owner> {
     let absent = |kind: &str, name: &str| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::MachineAccount,
             format!("this machine has no {kind} {name:?}"),
             format!("use a {kind} that the image has, or a number"),

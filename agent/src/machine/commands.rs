@@ -35,7 +35,7 @@ pub trait Commands: Send + Sync {
                 return Ok(ran.stdout);
             }
             let words = ran.stderr.trim();
-            Err(AgentError::passing(
+            Err(AgentError::transient(
                 FailureCode::CommandFailed,
                 format!("`{program} {}` failed: {words}", arguments.join(" ")),
                 "run it by hand on the node to see more",
@@ -45,7 +45,7 @@ pub trait Commands: Send + Sync {
 }
 
 fn absent(program: &str) -> AgentError {
-    AgentError::lasting(
+    AgentError::permanent(
         FailureCode::CommandAbsent,
         format!("this machine's image has no program `{program}`"),
         "use an image that has it: all nodes need systemd, e2fsprogs and util-linux; workers with xfs need xfsprogs, and those with RAID 0 \
@@ -61,7 +61,7 @@ impl Commands for System {
         let mut command = tokio::process::Command::new(program);
         command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
         let failed = |problem: String| {
-            AgentError::passing(
+            AgentError::transient(
                 FailureCode::CommandFailed,
                 format!("`{program} {}`: {problem}", arguments.join(" ")),
                 "run it by hand on the node to see more",

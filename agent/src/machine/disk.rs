@@ -42,7 +42,7 @@ impl Kind {
         match name {
             "ext4" => Ok(Self::Ext4),
             "xfs" => Ok(Self::Xfs),
-            other => Err(AgentError::lasting(
+            other => Err(AgentError::permanent(
                 FailureCode::VolumeFileSystem,
                 format!("the configuration names the file system {other}, which this agent does not know"),
                 "publish the agent that belongs to it, then render the cluster again",
@@ -178,7 +178,7 @@ impl<C: Commands> Host<C> {
         if ran.status.is_some_and(|status| status & !3 == 0) {
             return Ok(());
         }
-        Err(AgentError::lasting(
+        Err(AgentError::permanent(
             FailureCode::VolumeDamaged,
             format!("the file system on {device} is damaged: {}", ran.stdout.trim()),
             "for an etcd member, replace the volume and let the member join again, or repair it with e2fsck on another machine; for a worker, \
@@ -198,7 +198,7 @@ pub fn clear_mark(path: &Path) -> AgentResult<()> {
 
 #[must_use]
 pub fn foreign(device: &str, name: &str) -> AgentError {
-    AgentError::lasting(
+    AgentError::permanent(
         FailureCode::VolumeForeign,
         format!("{name} ({device}) has content that Slipway did not write"),
         "nothing was written. If the content is not needed, detach the volume, overwrite its first and last MiB with zeros on another \

@@ -153,7 +153,7 @@ pub(crate) fn failed(path: &Path, error: &io::Error) -> AgentError {
         message: format!("{}: {error}", path.display()),
         help: "see that the agent runs as root, and that the disk has room and is mounted writable"
             .to_owned(),
-        passing: matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::Interrupted),
+        transient: matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::Interrupted),
     }
 }
 

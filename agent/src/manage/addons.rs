@@ -65,7 +65,7 @@ pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: 
 /// The result of `work`, or a failure if it takes longer than until `end`. `what`: the object of the work, for the message.
 async fn within<T>(end: Instant, what: &str, work: impl Future<Output = AgentResult<T>>) -> AgentResult<T> {
     timeout_at(end, work).await.unwrap_or_else(|_| {
-        Err(AgentError::passing(
+        Err(AgentError::transient(
             FailureCode::KubernetesUnavailable,
             format!("{what}: not done in the time of a pass: the API server on this machine, a webhook that it asks, or S3 is slow"),
             "see `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations`, and the latency of the API server and of etcd; the \
@@ -185,7 +185,8 @@ where
     }
     if rest.lacking && failures.is_empty() {
         let why = "the tries before could not apply all others, so the next one begins with the first";
-        let failure = AgentError::passing(FailureCode::KubernetesUnavailable, why, "their answers say which");
+        let failure =
+            AgentError::transient(FailureCode::KubernetesUnavailable, why, "their answers say which");
         failures.push(json!({ "object": "the others", "error": failure }));
     }
     Tried { failures, rest: Rest::default() }
@@ -231,7 +232,7 @@ async fn read_addons(library: &impl Library, cluster: &str, digest: &str) -> Age
 }
 
 fn damaged(what: &str, problem: &str) -> AgentError {
-    AgentError::lasting(
+    AgentError::permanent(
         FailureCode::ManageAddons,
         format!("{what}: {problem}"),
         "upload cluster.yaml again, which renders the add-ons again; if the format is newer than this agent, roll the controllers",
@@ -246,7 +247,7 @@ fn display_name(object: &Value) -> String {
 async fn apply(client: &Client, object: &Value) -> AgentResult<()> {
     let (kind, (namespace, name)) = (kind(object), namespace_and_name(object));
     let Some((resource, scope)) = resource(client, &kind).await? else {
-        return Err(AgentError::passing(
+        return Err(AgentError::transient(
             FailureCode::ManageUnknownKind,
             format!("the API server knows no {} {}", kind.0, kind.1),
             "the add-on that defines the kind must be applied first; the next pass tries again",
@@ -289,7 +290,7 @@ mod tests {
                 if hangs {
                     std::future::pending::<()>().await;
                 }
-                let failure = || AgentError::passing(FailureCode::KubernetesRefused, "no", "none");
+                let failure = || AgentError::transient(FailureCode::KubernetesRefused, "no", "none");
                 if fails { Err(failure()) } else { Ok(()) }
             }
         };

@@ -128,7 +128,7 @@ pub(super) async fn delete(
         let others = nodes.keys().map(String::as_str).filter(|name| *name != own);
         let asked = ask(cloud, [own].into_iter().chain(others)).await?;
         if asked.gone().any(|name| name == own) {
-            return Err(AgentError::passing(
+            return Err(AgentError::transient(
                 FailureCode::ManageAws,
                 format!(
                     "EC2 answers that this controller, {own}, does not exist, so its answers about other Nodes are ignored"

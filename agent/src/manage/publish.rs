@@ -49,7 +49,7 @@ fn missing_labels(labels: &BTreeMap<String, String>) -> Option<Value> {
 
 pub(super) async fn kubelet_authority(client: &Client, path: &Path) -> AgentResult<Value> {
     let pem = std::fs::read_to_string(path).map_err(|error| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::ManageUnreadable,
             format!("{}: {error}", path.display()),
             "order `slipway renew --recover`, which has nodes fetch their credentials again",

@@ -172,7 +172,7 @@ async fn list_workers(client: &Client) -> AgentResult<(Vec<Worker>, Settings)> {
     let settings = text.map_or_else(|| Ok(Settings::default()), |text| serde_json::from_str(&text));
     let settings = settings.map_err(|error| {
         let help = "the next application of the add-ons writes it anew; if it stays, roll the controllers";
-        AgentError::lasting(FailureCode::ManageRepair, format!("{what} cannot be read: {error}"), help)
+        AgentError::permanent(FailureCode::ManageRepair, format!("{what} cannot be read: {error}"), help)
     })?;
     Ok((nodes.into_iter().filter_map(worker).collect(), settings))
 }

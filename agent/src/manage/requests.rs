@@ -470,7 +470,7 @@ mod tests {
             assert!(denied(verdict(&request, Some(machine("running", "c", role)))), "{role}");
         }
         // P7: the kubelet asks again, and has days left.
-        let unknown = Err(crate::failure::AgentError::passing(
+        let unknown = Err(crate::failure::AgentError::transient(
             crate::failure::FailureCode::ManageAws,
             "EC2 does not answer",
             "the next pass tries again",

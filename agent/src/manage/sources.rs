@@ -63,9 +63,9 @@ impl Cloud for Aws {
 fn failure(error: &PortError) -> AgentError {
     let message = error.to_string();
     if error.kind == ErrorKind::Transient {
-        return AgentError::passing(FailureCode::ManageAws, message, "the next pass tries again");
+        return AgentError::transient(FailureCode::ManageAws, message, "the next pass tries again");
     }
-    AgentError::lasting(
+    AgentError::permanent(
         FailureCode::ManageAws,
         message,
         "the controllers' role must allow it: update the cluster's stacks",

@@ -41,7 +41,7 @@ pub(super) async fn read<T: Record>(client: &Client) -> AgentResult<Stored<T>> {
     let Some(found) = found else { return Ok(Stored { record: T::default(), version: None }) };
     let text = found.data.unwrap_or_default().remove(KEY).unwrap_or_default();
     let record = serde_json::from_str(&text).map_err(|error| {
-        AgentError::lasting(T::CODE, format!("the ConfigMap {what} cannot be read: {error}"), T::HELP)
+        AgentError::permanent(T::CODE, format!("the ConfigMap {what} cannot be read: {error}"), T::HELP)
     })?;
     Ok(Stored { record, version: found.metadata.resource_version })
 }

@@ -361,7 +361,7 @@ fn a_controllers_status_says_when_a_pass_was_last_complete_and_which_part_failed
     assert_eq!(said(), (None, String::new()), "no pass has ended yet");
     has_ended(root, now(), &Ok(json!({ "addons": { "state": "fresh" }, "requests": {} })));
     assert_eq!(said(), (Some(now()), String::new()));
-    let error = |code: FailureCode| serde_json::to_value(AgentError::passing(code, "why", "help")).unwrap();
+    let error = |code: FailureCode| serde_json::to_value(AgentError::transient(code, "why", "help")).unwrap();
     let object =
         json!({ "object": "DaemonSet kube-system/a", "error": error(FailureCode::KubernetesRefused) });
     let parts = json!({
@@ -375,7 +375,7 @@ fn a_controllers_status_says_when_a_pass_was_last_complete_and_which_part_failed
     let rests = json!({ "addons": { "state": "resting" } });
     has_ended(root, now() + minutes(2), &Ok(rests.clone()));
     assert_eq!(said(), (Some(now()), failed));
-    let failure = AgentError::passing(FailureCode::KubernetesCredentials, "no kubeconfig", "");
+    let failure = AgentError::transient(FailureCode::KubernetesCredentials, "no kubeconfig", "");
     has_ended(root, now() + minutes(3), &Err(failure));
     assert_eq!(said(), (Some(now()), "all: kubernetes.credentials".to_owned()));
     has_ended(root, now() + minutes(4), &Ok(json!({})));

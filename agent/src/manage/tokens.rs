@@ -36,7 +36,7 @@ pub(super) async fn keep(
 ) -> AgentResult<Value> {
     let path = below(root, &format!("{KUBERNETES_DIR}/{KEY_FILE}"));
     let key = std::fs::read_to_string(&path).map_err(|error| {
-        AgentError::lasting(
+        AgentError::permanent(
             FailureCode::ManageUnreadable,
             format!("{}: {error}", path.display()),
             "this file is part of the node's credentials: replace this instance",

@@ -45,7 +45,7 @@ pub(super) async fn renew_if_refused<C: Commands>(
         match is_good(&host.root) {
             Ok(()) => break,
             Err(problem) if begun.elapsed() > patience => {
-                return Err(AgentError::passing(
+                return Err(AgentError::transient(
                     FailureCode::RefreshKubelet,
                     format!(
                         "{KUBELET_CLIENT} was not valid ({refused}), and after {} s the kubelet has no other: {problem}",

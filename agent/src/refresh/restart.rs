@@ -51,7 +51,7 @@ impl<C: Commands> Restarts<'_, C> {
             return Ok(());
         }
         if !found.healthy {
-            return Err(AgentError::passing(
+            return Err(AgentError::transient(
                 FailureCode::RefreshEtcdUnhealthy,
                 format!(
                     "{} must be restarted for these credentials, but etcd is not healthy without it: {}",
@@ -74,7 +74,7 @@ impl<C: Commands> Restarts<'_, C> {
             Process::ApiServer | Process::ControllerManager | Process::Scheduler => {
                 let path = self.manifest(process);
                 let stands = files::read(&path)?.ok_or_else(|| {
-                    AgentError::lasting(
+                    AgentError::permanent(
                         FailureCode::RefreshManifest,
                         format!("{} is missing, so the kubelet does not run that pod", path.display()),
                         "run `/var/lib/slipway/slipway-node bootstrap`, which writes it",
@@ -170,7 +170,7 @@ impl<C: Commands> Restarts<'_, C> {
 }
 
 fn timed_out(process: Process, patience: Duration, problem: &str) -> AgentError {
-    AgentError::passing(
+    AgentError::transient(
         FailureCode::RefreshRestart,
         format!("{}: after {} s {problem}", process.name(), patience.as_secs()),
         "look at its log (`journalctl -u etcd`, `journalctl -u kubelet`, or `crictl logs`)",

@@ -39,7 +39,7 @@ impl Publisher {
         let mut pause = self.retry.pause;
         for _ in 1..self.retry.tries {
             match self.try_fetch(url, sha256, to).await {
-                Err(failure) if failure.passing => {}
+                Err(failure) if failure.transient => {}
                 outcome => return outcome,
             }
             tokio::time::sleep(pause).await;
@@ -57,7 +57,7 @@ impl Publisher {
         if found == sha256 {
             return Ok(());
         }
-        Err(AgentError::passing(
+        Err(AgentError::transient(
             FailureCode::SoftwareDigest,
             format!("the file at {url} has the SHA-256 {found} instead of {sha256}"),
             "check the mirror (software.baseURL); the expected digest is the publisher's",
@@ -68,7 +68,7 @@ impl Publisher {
         let failed = |why: String| {
             let help =
                 "check that nodes can reach it (routes, NAT gateway), or set a mirror: software.baseURL";
-            AgentError::passing(FailureCode::SoftwareUnreachable, format!("{url}: {why}"), help)
+            AgentError::transient(FailureCode::SoftwareUnreachable, format!("{url}: {why}"), help)
         };
         let answer =
             self.http.get(url).send().await.map_err(|error| failed(error.without_url().to_string()))?;

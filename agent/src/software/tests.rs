@@ -103,7 +103,7 @@ async fn what_is_not_what_its_digest_says_is_not_installed() {
     let right = archive(&[("etcd", 0o755, "right"), ("etcdctl", 0o755, "ctl")]);
     let (url, asked) = site(archive(&[("etcd", 0o755, "wrong"), ("etcdctl", 0o755, "ctl")])).await;
     let failure = install(root.path(), &publisher(), &[etcd("1", &url, &right)]).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), (FailureCode::SoftwareDigest, true));
+    assert_eq!((failure.code, failure.transient), (FailureCode::SoftwareDigest, true));
     assert_eq!(asked.load(Ordering::SeqCst), 3, "a mirror may be at work");
     assert!(
         find_program(root.path(), "etcd").is_err_and(|failure| failure.code == FailureCode::SoftwareMissing)
@@ -127,7 +127,7 @@ async fn an_archive_does_not_say_where_its_files_go() {
     ] {
         let (url, _) = site(bad_layout.clone()).await;
         let failure = install(root.path(), &publisher(), &[etcd("3", &url, &bad_layout)]).await.unwrap_err();
-        assert!(failure.message.contains(why) && !failure.passing, "{failure:?}");
+        assert!(failure.message.contains(why) && !failure.transient, "{failure:?}");
     }
     assert_eq!(read(root.path(), "opt/slipway/bin/etcd"), "in its place", "what runs stays");
 }
@@ -163,7 +163,7 @@ async fn a_site_that_does_not_answer_is_named() {
         sha256: sha256_hex(b""),
     };
     let failure = install(root.path(), &publisher(), &[file]).await.unwrap_err();
-    assert!(failure.passing && failure.message.contains("127.0.0.1:9/runc"), "{failure:?}");
+    assert!(failure.transient && failure.message.contains("127.0.0.1:9/runc"), "{failure:?}");
 }
 
 /// A machine on which each program ends with that status.
@@ -184,7 +184,7 @@ async fn a_program_that_cannot_run_on_this_image_is_named_with_its_own_words() {
     check_that_it_runs(&Ends(Some(0)), &installed(Program::Kubelet)).await.unwrap();
     for (status, ends) in [(Some(1), "status 1"), (None, "a signal")] {
         let error = check_that_it_runs(&Ends(status), &installed(Program::Kubelet)).await.unwrap_err();
-        assert_eq!((error.code, error.passing), (FailureCode::SoftwareCannotRun, false));
+        assert_eq!((error.code, error.transient), (FailureCode::SoftwareCannotRun, false));
         let words = format!("kubelet 1.36.3 ends with {ends}: version `GLIBC_2.38' not found");
         assert!(error.to_string().contains(&words), "{error}");
     }

@@ -73,5 +73,5 @@ fn write(from: &mut impl Read, to: &Path) -> AgentResult<()> {
 
 fn bad_layout(url: &str, why: String) -> AgentError {
     let help = "report this: Slipway expects another layout of that release";
-    AgentError::lasting(FailureCode::SoftwareLayout, format!("{url}: {why}"), help)
+    AgentError::permanent(FailureCode::SoftwareLayout, format!("{url}: {why}"), help)
 }

@@ -37,7 +37,7 @@ impl Array<'_> {
         if has(Content::Empty) || has(Content::Begun) {
             // A marked disk was empty when this array was first created, and no array is used before all marks are cleared.
             if has(Content::Ours) && !has(Content::Begun) && !self.scratch {
-                return Err(AgentError::lasting(
+                return Err(AgentError::permanent(
                     FailureCode::VolumeArray,
                     format!("some disks of the array {} ({}) are empty", self.name, self.disks.join(", ")),
                     "nothing was written. Attach the missing volumes again; if their data are not needed, replace this instance",
@@ -89,7 +89,7 @@ impl Array<'_> {
 
     fn started<C: Commands>(&self, host: &Host<C>) -> AgentResult<String> {
         self.running(host, true).ok_or_else(|| {
-            AgentError::passing(
+            AgentError::transient(
                 FailureCode::VolumeArray,
                 format!("the array {} was assembled, but does not run yet", self.name),
                 "see `cat /proc/mdstat` and `dmesg` on the node",

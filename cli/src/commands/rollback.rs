@@ -7,7 +7,7 @@ use slipway_core::keys;
 use slipway_core::release::Rendering;
 use slipway_core::words::moment;
 use slipway_flows::error::FlowError;
-use slipway_flows::launch::baseline;
+use slipway_flows::rollout::baseline;
 use slipway_flows::store;
 use slipway_plan::{Plan, plan};
 use slipway_ports::{Condition, Listing as _, Objects as _, Put};

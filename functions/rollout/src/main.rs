@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use slipway_aws::{AutoScaling, Aws, CloudFormation, EventBus, RunCommand, S3Bucket};
-use slipway_flows::launch::{
+use slipway_flows::rollout::{
     Clock, RolloutPorts, wake, wake_by_command, wake_by_group, wake_by_interruption, wake_by_stack,
 };
 use slipway_lambda::event::{Woken, woken};

@@ -102,7 +102,7 @@ fn restore(stage: RestoreStage) -> Verb {
     }))
 }
 
-const FAILURE: &str = r#"{"error":{"code":"kubernetes.unavailable","help":"look","message":"the node i-1: no answer","passing":true}}"#;
+const FAILURE: &str = r#"{"error":{"code":"kubernetes.unavailable","help":"look","message":"the node i-1: no answer","transient":true}}"#;
 
 #[test]
 fn what_an_agent_has_ever_printed_is_read_and_printed_again_byte_for_byte() {
@@ -186,7 +186,7 @@ fn an_answer_of_another_verb_and_one_without_what_decisions_need_are_none() {
 
 #[test]
 fn words_of_a_newer_agent_are_kept_and_decide_nothing() {
-    let newer = r#"{"error":{"code":"drain.asleep","help":"","message":"m","passing":false}}"#;
+    let newer = r#"{"error":{"code":"drain.asleep","help":"","message":"m","transient":false}}"#;
     let read = answer::read(&Verb::Status, newer).unwrap();
     let failure = read.as_ref().unwrap_err();
     assert_eq!(failure.code, Word::Other("drain.asleep".to_owned()));
@@ -205,7 +205,7 @@ fn each_failure_code_has_one_word_that_reads_back() {
     assert_eq!(words.len(), FailureCode::ALL.len());
     assert!(FailureCode::ALL.is_sorted_by_key(|code| code.word()), "in the order of their words");
     for code in FailureCode::ALL {
-        let outcome: VerbOutcome = Err(VerbFailure::lasting(*code, "m", "h"));
+        let outcome: VerbOutcome = Err(VerbFailure::permanent(*code, "m", "h"));
         let text = answer::printed(&outcome).to_string();
         assert!(text.contains(&format!(r#""code":"{}""#, code.word())), "{text}");
         assert_eq!(answer::read(&Verb::Status, &text), Ok(outcome));

@@ -8,7 +8,7 @@
 //! - [`credentials`] and [`lock`]: credentials, images and releases, as rendering needs them.
 //! - [`imports`]: authorities and leaves that the user provides.
 //! - [`environment`]: the settings of the functions.
-//! - [`launch`]: when a rollout is woken. Takes the next safe step.
+//! - [`rollout`]: when a rollout is woken. Takes the next safe step.
 //! - [`scan`]: the daily check of a cluster's certificates. Renews those that are due.
 //! - [`overlay`]: a bucket that is only read.
 //! - [`store`]: JSON objects with conditional writes.
@@ -18,13 +18,13 @@ pub mod environment;
 pub mod error;
 pub mod imports;
 pub mod issuer;
-pub mod launch;
 pub mod lock;
 pub mod overlay;
 pub mod patches;
 pub mod ports;
 pub mod recovery;
 pub mod rendering;
+pub mod rollout;
 pub mod scan;
 pub mod store;
 

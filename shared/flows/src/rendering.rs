@@ -39,10 +39,10 @@ use crate::credentials::{self, Constraints, Credentials, NodeBundles};
 use crate::error::FlowResult;
 pub use crate::error::NotPrepared;
 use crate::imports::{self, BucketImports, Imports};
-use crate::launch::{baseline, recall};
 use crate::lock::Upgrade;
 use crate::patches::PatchSet;
 use crate::ports::Bus;
+use crate::rollout::{baseline, recall};
 use crate::store::{self, TRIES};
 use crate::{issuer, lock};
 

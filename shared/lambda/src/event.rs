@@ -14,8 +14,8 @@ use slipway_core::event::UpgradeRequested;
 use slipway_core::keys::{cluster_of_patch, cluster_of_spec};
 use slipway_core::pin::Pin;
 use slipway_credentials::renewal::RenewalRequest;
-use slipway_flows::launch::{Interruption, Wake, Waker};
 use slipway_flows::rendering::{UpgradeOrder, Upload};
+use slipway_flows::rollout::{Interruption, Wake, Waker};
 use slipway_rollout::{CLOCKS_APART, Order};
 
 use crate::InvocationError;

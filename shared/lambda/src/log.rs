@@ -114,7 +114,7 @@ mod tests {
             tracing::trace!(target: "aws_smithy_runtime::client", body = "hunter2", "response");
             tracing::debug!(target: "hyper", "bytes");
             tracing::info!(target: "lambda_runtime", "fine");
-            tracing::trace!(target: "slipway_flows::launch", "fine");
+            tracing::trace!(target: "slipway_flows::rollout", "fine");
         });
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines.iter().all(|line| line["message"] == "fine"), "{lines:?}");

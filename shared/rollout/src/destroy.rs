@@ -20,7 +20,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use end::{cure, destroyed, last_snapshot, listed};
+use end::{destroyed, help, last_snapshot, listed};
 use jiff::Timestamp;
 use machines::{groups, is_seen_to_go, let_go};
 use serde::{Deserialize, Serialize};
@@ -262,9 +262,7 @@ impl Destroy {
         // What a person has to delete by hand is known until the end.
         let records = match self.records {
             Records::Left(why) if !etcd_stands => Records::Left(why),
-            Records::Stand | Records::SentCommand(_) | Records::TakenBack | Records::Left(_) => {
-                Records::Stand
-            }
+            Records::Stand | Records::Deleting(_) | Records::TakenBack | Records::Left(_) => Records::Stand,
         };
         let attempt = self.attempt + 1;
         Self { asked_at: at, attempt, aborted: None, records, ..self }
@@ -475,7 +473,7 @@ fn delete(
             {
                 let failures = observed.failures.get(&going.stack).map(Vec::as_slice).unwrap_or_default();
                 let why = because(format!("{} could not be deleted", going.stack), failures);
-                let why = why + &records::cure(&going.stack, failures, &open.records);
+                let why = why + &records::help(&going.stack, failures, &open.records);
                 going.state = GoingState::Failed(why.clone());
                 GoingWaits::Failed(Detail(why))
             }
@@ -549,9 +547,9 @@ fn conclude(
         }
         (RolloutState::Aborted, Pace::CalledOff, message, Event::RolloutAborted)
     } else if let Some(why) = open.why().filter(|_| open.has_stopped()) {
-        let cure = cure(&open, &cluster, gone, &count);
+        let help = help(&open, &cluster, gone, &count);
         let how = Pace::Stopped(Detail(why.to_owned()));
-        (RolloutState::Failed, how, format!("the destruction stopped: {why}; {cure}"), Event::RolloutFailed)
+        (RolloutState::Failed, how, format!("the destruction stopped: {why}; {help}"), Event::RolloutFailed)
     } else {
         let now = if waits.is_empty() { String::new() } else { format!("{} ", named(&waits)) };
         let goes = format!("{now}({count})");

@@ -297,13 +297,10 @@ impl Rollout {
             std::mem::take(&mut self.outbox).into_iter().partition(|pending| pending.effect.begins());
         self.outbox = rest;
         for Pending { effect, .. } in withdrawn {
-            let is_drain = |token: &str| {
-                let mut departures = self.departures.values();
-                departures.any(|one| one.drains_by(token))
-            };
-            match &effect {
-                Effect::Send(command) if ends && is_drain(&command.token) => {}
-                _ => self.dropped(&effect),
+            let is_drain = matches!(&effect, Effect::Send(command)
+                if self.departures.values().any(|one| one.drains_by(&command.token)));
+            if !(ends && is_drain) {
+                self.dropped(&effect);
             }
         }
     }

@@ -130,7 +130,7 @@ pub(super) fn advance(
         Phase::Busy => stay(StackWaits::AtWork(stack.map(|view| view.status))),
         Phase::Stuck(help) => {
             let what = format!("{} is {}: {help}", step.stack, status_of(stack));
-            failed(because(what, failures) + &zone_cure(&step.stack, failures, ""), &[])
+            failed(because(what, failures) + &zone_help(&step.stack, failures, ""), &[])
         }
         Phase::Wreck if executed => failed(format!("{} could not be created", step.stack), failures),
         Phase::Wreck => Advance {
@@ -463,7 +463,7 @@ impl Step {
 }
 
 /// What a person does about a hosted zone of etcd that still has records, if that is what failed: the exact command. `why`: why they are there.
-pub(super) fn zone_cure(stack: &str, failures: &[ResourceFailure], why: &str) -> String {
+pub(super) fn zone_help(stack: &str, failures: &[ResourceFailure], why: &str) -> String {
     if !failures.iter().any(|failure| failure.logical_id == ETCD_HOSTED_ZONE) {
         return String::new();
     }

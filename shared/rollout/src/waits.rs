@@ -360,7 +360,6 @@ pub enum StackWaits {
 #[serde(rename_all = "camelCase")]
 pub enum ChangeSetWaits {
     /// It is being requested.
-    #[serde(rename = "sentCommand")]
     Requesting,
     /// It was requested.
     Made,

@@ -164,7 +164,7 @@ async fn p6_a_drain_keeps_every_budget_goes_on_where_it_was_killed_and_ends() {
     assert_eq!(annotation(&node, SCALE_DOWN_DISABLED).as_deref(), Some("true"));
     assert_eq!(annotation(&node, "slipway/scale-down-disabled"), None);
     let failure = ask(&cluster, "drain nowhere").await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), (FailureCode::DrainNoNode, false));
+    assert_eq!((failure.code, failure.transient), (FailureCode::DrainNoNode, false));
 }
 
 #[tokio::test(flavor = "multi_thread")]

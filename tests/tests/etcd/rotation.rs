@@ -234,7 +234,7 @@ async fn p4_a_member_is_not_restarted_while_the_others_need_it_and_comes_back_as
     three[0].serves().await;
     let was = three[0].member.process();
     let failure = refreshed(&cloud, &mut three[0], &order).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), (FailureCode::RefreshEtcdUnhealthy, true), "{failure:?}");
+    assert_eq!((failure.code, failure.transient), (FailureCode::RefreshEtcdUnhealthy, true), "{failure:?}");
     assert_eq!(three[0].member.process(), was);
     assert_eq!(three[0].status().await.applied.credentials.as_ref(), Some(&first), "nothing was changed");
     three[2].member.start();
@@ -246,7 +246,7 @@ async fn p4_a_member_is_not_restarted_while_the_others_need_it_and_comes_back_as
     let alone = trusting(&from(&credentials, &before[0], 0, &new), &[&new.certificate]);
     let alone = Order { credentials: cloud.publish(&role(0), &alone).await, ..order.clone() };
     let failure = refreshed(&cloud, &mut three[0], &alone).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), (FailureCode::RefreshNotServed, true), "{failure:?}");
+    assert_eq!((failure.code, failure.transient), (FailureCode::RefreshNotServed, true), "{failure:?}");
     for machine in &three {
         machine.is_healthy().await;
     }

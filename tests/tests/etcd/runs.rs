@@ -229,7 +229,7 @@ async fn p4_a_founder_that_lost_its_data_does_not_found_again_and_one_that_comes
         std::fs::remove_dir_all(&three[2].member.data).unwrap();
         let failure = check_founder(&late).await.unwrap_err();
         assert_eq!(
-            (failure.code, failure.passing),
+            (failure.code, failure.transient),
             (FailureCode::JoinData, false),
             "{}: {failure:?}",
             release.version

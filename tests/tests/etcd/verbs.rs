@@ -107,7 +107,7 @@ async fn leadership_is_moved_by_who_has_it_and_by_nobody_else() {
         // No other member remains that could lead.
         three[second].member.stop().await;
         let (done, failure) = three[third].agent(&["etcd", "move-leader"]).await;
-        assert!(!done && failure["error"]["passing"] == json!(true), "{failure}");
+        assert!(!done && failure["error"]["transient"] == json!(true), "{failure}");
     }
 }
 

@@ -267,7 +267,7 @@ async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back
     let order = Order { credentials: broken, patience: Duration::from_secs(30), ..order };
     let done = cloud.refresh(&root, &order, async |_| cluster.play_kubelet().await);
     let failure = done.await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), (FailureCode::RefreshNotServed, true), "{failure:?}");
+    assert_eq!((failure.code, failure.transient), (FailureCode::RefreshNotServed, true), "{failure:?}");
     let anybody = cluster.bearer(None);
     let start = Instant::now();
     while !anybody.get("/readyz").await.is_ok_and(|answer| answer.status == 200) {

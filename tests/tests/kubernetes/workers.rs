@@ -90,7 +90,7 @@ async fn p7_a_workers_kubelet_that_is_locked_out_asks_anew_and_one_that_is_not_i
     // No API server answers yet: the files of the bundle are installed, and a repeated refresh continues.
     put(root, &issued(&signer, past).0);
     let failure = cloud.refresh(root, &order, async |_| {}).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), (FailureCode::RefreshKubelet, true), "{failure:?}");
+    assert_eq!((failure.code, failure.transient), (FailureCode::RefreshKubelet, true), "{failure:?}");
     assert_eq!(
         status::status_of_instance(root, None).await.unwrap().applied.credentials.as_ref(),
         Some(&digest)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_credentials::renewal::RenewalRequest;
-use slipway_flows::launch::{Clock, RolloutPorts};
+use slipway_flows::rollout::{Clock, RolloutPorts};
 use slipway_flows::scan::ScanOutcome;
 use slipway_plan::{NodeAction, Plan};
 use slipway_sim::ports::{SimulatedCommands, SimulatedStacks};
@@ -329,7 +329,7 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
         ticks: &ticks,
         clock: Clock(&clock),
     };
-    let outcome = slipway_flows::launch::attempt(&ports, NAME, &late).await.unwrap();
+    let outcome = slipway_flows::rollout::attempt(&ports, NAME, &late).await.unwrap();
     assert_eq!(outcome, slipway_rollout::EffectOutcome::Dropped);
     assert_eq!(account.calls("SetDesiredCapacity"), done);
 }

@@ -290,7 +290,7 @@ async fn what_is_throttled_is_tried_again_and_what_is_denied_says_which_statemen
     assert_eq!((error.kind, server.received().len()), (ErrorKind::Denied, 5));
     let failure = AgentError::from(error);
     assert!(failure.help.contains("SettleOwnLifecycleHooks"), "{failure:?}");
-    assert!(!failure.passing);
+    assert!(!failure.transient);
 }
 
 #[tokio::test]

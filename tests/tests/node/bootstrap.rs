@@ -225,7 +225,7 @@ impl Machine {
             let mut tries = 0;
             while let Err(failure) = bootstrap.perform(*step).await {
                 tries += 1;
-                if !failure.passing || tries > 3 {
+                if !failure.transient || tries > 3 {
                     return Err(failure);
                 }
             }
@@ -473,7 +473,7 @@ async fn a_member_waits_while_two_volumes_of_one_name_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let machine = Machine::new(folder.path(), &account);
     let failure = machine.go(&account, &[Step::Account, Step::Volume]).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), (FailureCode::VolumeAmbiguous, true));
+    assert_eq!((failure.code, failure.transient), (FailureCode::VolumeAmbiguous, true));
     assert!(failure.message.contains(&account.volume), "{failure:?}");
 }
 

@@ -175,7 +175,7 @@ impl Cloud for Account {
         };
         self.asked.lock().unwrap().push(ids.len());
         if self.silent {
-            return Err(AgentError::passing(FailureCode::ManageAws, "EC2 does not answer", "wait"));
+            return Err(AgentError::transient(FailureCode::ManageAws, "EC2 does not answer", "wait"));
         }
         let known = ids.iter().filter(|id| self.gone != Some((id, Gone::Unknown)));
         let known = known.filter(|id| self.lacks.is_none_or(|lacks| !id.starts_with(lacks)));

@@ -205,7 +205,7 @@ impl Worker {
         let last = arguments.last().copied().unwrap_or_default().to_owned();
         match (program, arguments[0]) {
             ("mdadm", _) if self.without_mdadm => {
-                return Err(AgentError::lasting(
+                return Err(AgentError::permanent(
                     FailureCode::CommandAbsent,
                     "no mdadm",
                     "take another image",
@@ -314,7 +314,7 @@ async fn a_workers_disks_are_formatted_once_and_an_instance_store_again_when_it_
     worker.reboot();
     worker.plug("nvme3n1", &volume("vol0e"));
     let failure = worker.go(&cloud, &machine).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), (FailureCode::VolumeArray, false));
+    assert_eq!((failure.code, failure.transient), (FailureCode::VolumeArray, false));
     assert_eq!(worker.ran(&MAKING), [0, 0, 0]);
     assert!(worker.disk("nvme3n1").iter().all(|byte| *byte == 0));
     // Nothing changed on the volume except the time of its last check.
@@ -327,7 +327,7 @@ async fn a_disk_with_anything_else_on_it_and_an_array_without_mdadm_are_refused_
     let folder = tempfile::tempdir().unwrap();
     let worker = Worker { without_mdadm: true, ..Worker::new(folder.path()) };
     let failure = worker.go(&cloud, &all_of_it()).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), (FailureCode::CommandAbsent, false));
+    assert_eq!((failure.code, failure.transient), (FailureCode::CommandAbsent, false));
     for name in ["nvme2n1", "nvme3n1", "nvme4n1", "nvme5n1"] {
         assert!(worker.disk(name).iter().all(|byte| *byte == 0), "{name}");
     }
@@ -342,7 +342,7 @@ async fn a_disk_with_anything_else_on_it_and_an_array_without_mdadm_are_refused_
             .unwrap();
         let before = worker.disk(disk);
         let failure = worker.go(&cloud, &all_of_it()).await.unwrap_err();
-        assert_eq!((failure.code, failure.passing), (FailureCode::VolumeForeign, false), "{disk}");
+        assert_eq!((failure.code, failure.transient), (FailureCode::VolumeForeign, false), "{disk}");
         assert!(worker.disk(disk) == before, "{disk}");
         fs::write(worker.root.join("dev").join(disk), whole).unwrap();
     }
@@ -355,10 +355,10 @@ async fn a_disk_with_anything_else_on_it_and_an_array_without_mdadm_are_refused_
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
     let failure = empty.go(&cloud, &all_of_it()).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), (FailureCode::VolumeAbsent, true));
+    assert_eq!((failure.code, failure.transient), (FailureCode::VolumeAbsent, true));
     let store = Machine { mounts: Vec::new(), ..all_of_it() };
     let failure = empty.go(&cloud, &store).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), (FailureCode::StorageAbsent, true));
+    assert_eq!((failure.code, failure.transient), (FailureCode::StorageAbsent, true));
 }
 
 #[tokio::test]

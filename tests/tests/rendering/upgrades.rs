@@ -57,6 +57,7 @@ fn succeeded(account: &Workshop, plan: &Plan, at: Timestamp) {
         plan: plan.id.clone(),
         spec_version: "v".to_owned(),
         target: plan.to.clone(),
+        of_what_runs: false,
         result: RolloutResult::Succeeded,
         message: String::new(),
         ended_at: at,

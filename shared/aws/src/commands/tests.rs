@@ -100,7 +100,7 @@ fn unanswered(how: HowUnanswered, problem: &str) -> CommandView {
 #[tokio::test]
 async fn an_answer_is_whole_or_none_and_says_why() {
     let cut = format!(r#"{{"waiting":"{}"#, "x".repeat(24_000));
-    let failure = r#"{"error":{"code":"new.kind","message":"m","help":"h","passing":true,"more":1}}"#;
+    let failure = r#"{"error":{"code":"new.kind","message":"m","help":"h","transient":true,"more":1}}"#;
     let (_server, commands) = commands(&[
         SENT,
         invocation("Success", r#"{"done":true,"node":"i-2"}"#),
@@ -132,7 +132,7 @@ async fn an_answer_is_whole_or_none_and_says_why() {
         code: Word::Other("new.kind".to_owned()),
         message: "m".to_owned(),
         help: "h".to_owned(),
-        passing: true,
+        transient: true,
     };
     let ended = HowUnanswered::Succeeded;
     for expected in [

@@ -22,20 +22,20 @@ pub struct VerbFailure {
     pub help: String,
     /// Whether a retry may succeed although nothing was changed in between.
     #[serde(default)]
-    pub passing: bool,
+    pub transient: bool,
 }
 
 impl VerbFailure {
     /// A failure that may pass by itself.
     #[must_use]
-    pub fn passing(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { code: Word::Known(code), message: message.into(), help: help.into(), passing: true }
+    pub fn transient(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { code: Word::Known(code), message: message.into(), help: help.into(), transient: true }
     }
 
     /// A failure that a person must resolve.
     #[must_use]
-    pub fn lasting(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { passing: false, ..Self::passing(code, message, help) }
+    pub fn permanent(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { transient: false, ..Self::transient(code, message, help) }
     }
 
     /// The message, with its help in parentheses.

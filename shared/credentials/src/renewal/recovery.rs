@@ -390,7 +390,7 @@ impl Node {
         messages: &mut Vec<String>,
     ) {
         let name = format!("{} ({})", self.instance, self.role);
-        let (why, passing) = match heard {
+        let (why, is_transient) = match heard {
             None if now.duration_since(since) < LOST => return,
             None => ("Run Command does not say what became of it".to_owned(), true),
             Some(CommandReport::NotSent(why)) => (why.clone(), true),
@@ -412,7 +412,7 @@ impl Node {
                 }
             },
         };
-        if passing && self.tries < TRIES {
+        if is_transient && self.tries < TRIES {
             if self.last_reason != why {
                 messages.push(format!("{name}: {why}; it is asked again"));
                 self.last_reason = why;
@@ -445,7 +445,7 @@ fn outcome(view: &CommandView) -> Option<Result<Option<&Answer>, (String, bool)>
     match view {
         CommandView::Pending | CommandView::InProgress => None,
         CommandView::Answered(answer) => Some(Ok(Some(answer))),
-        CommandView::Failed(failure) => Some(Err((failure.with_help(), failure.passing))),
+        CommandView::Failed(failure) => Some(Err((failure.with_help(), failure.transient))),
         CommandView::Unanswered(unanswered) => match unanswered.how {
             HowUnanswered::Succeeded => Some(Ok(None)),
             HowUnanswered::Undelivered

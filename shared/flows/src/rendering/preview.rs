@@ -17,9 +17,9 @@ use super::publish::compare;
 use super::{NotPrepared, RenderPorts, Running, issue_and_render, name_is_taken, running};
 use crate::error::FlowResult;
 use crate::imports::Imports;
-use crate::launch::recall;
 use crate::overlay::Overlay;
 use crate::patches::PatchSet;
+use crate::rollout::recall;
 use crate::store;
 
 /// In the place of the version that the upload would get: no rollout and no destruction is of it.

@@ -22,9 +22,9 @@ use slipway_rollout::Rollout;
 
 use super::{Prepared, RenderOutcome, RenderWorld, Running, Upload, standing};
 use crate::error::{FlowError, FlowResult};
-use crate::launch::{baseline, plan_ready, recall};
 use crate::patches::PatchSet;
 use crate::ports::Bus as _;
+use crate::rollout::{baseline, plan_ready, recall};
 use crate::store::{self, TRIES};
 
 /// Compares with what is deployed, stores what is new, makes the plan the desired one, and publishes it.

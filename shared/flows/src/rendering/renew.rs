@@ -23,8 +23,8 @@ use super::publish::{has_credentials, renewal, store_rendering};
 use super::{Prepared, RenderWorld, standing};
 use crate::credentials::{self, Constraints, Imported};
 use crate::error::FlowResult;
-use crate::launch::{baseline, plan_ready, recall};
 use crate::ports::Bus as _;
+use crate::rollout::{baseline, plan_ready, recall};
 use crate::store;
 
 /// Why a plan renews nothing in time.

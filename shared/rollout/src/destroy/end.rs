@@ -102,7 +102,7 @@ pub(super) fn last_snapshot(next: &mut Rollout, open: &Destroy) -> Option<String
 }
 
 /// What a person does about a destruction that has stopped.
-pub(super) fn cure(open: &Destroy, cluster: &str, gone: usize, count: &str) -> String {
+pub(super) fn help(open: &Destroy, cluster: &str, gone: usize, count: &str) -> String {
     let LastSnapshot::Wanted { earlier, .. } = &open.snapshot else {
         return format!("resolve that, then `slipway destroy --cluster {cluster}` continues; {count}");
     };

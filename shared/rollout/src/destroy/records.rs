@@ -16,7 +16,7 @@ use super::super::errand::Round;
 use super::super::fleet::{Lifecycle, OWNER_TAG};
 use super::super::outbox::Effects;
 use super::super::patience::PATIENCE;
-use super::super::stack_step::{Phase, phase, zone_cure};
+use super::super::stack_step::{Phase, phase, zone_help};
 use super::super::waits::Detail;
 use super::super::{Observed, ResourceFailure, Rollout, StackView};
 use super::save::{Inquiry, member_groups, members, why_not};
@@ -30,7 +30,7 @@ pub enum Records {
     #[default]
     Stand,
     /// Members have the command to delete them.
-    SentCommand(Inquiry),
+    Deleting(Inquiry),
     /// A member has deleted them.
     TakenBack,
     /// No member could delete them; the reason.
@@ -40,19 +40,19 @@ pub enum Records {
 impl Records {
     /// Whether they still have to be deleted.
     pub(super) const fn are_open(&self) -> bool {
-        matches!(self, Self::Stand | Self::SentCommand(_))
+        matches!(self, Self::Stand | Self::Deleting(_))
     }
 
     pub(super) const fn inquiry(&self) -> Option<&Inquiry> {
         match self {
-            Self::SentCommand(inquiry) => Some(inquiry),
+            Self::Deleting(inquiry) => Some(inquiry),
             Self::Stand | Self::TakenBack | Self::Left(_) => None,
         }
     }
 
     pub(super) const fn inquiry_mut(&mut self) -> Option<&mut Inquiry> {
         match self {
-            Self::SentCommand(inquiry) => Some(inquiry),
+            Self::Deleting(inquiry) => Some(inquiry),
             Self::Stand | Self::TakenBack | Self::Left(_) => None,
         }
     }
@@ -63,7 +63,7 @@ impl Records {
             Self::Left(why) => format!(
                 "; in a hosted zone of your own, delete the A records of etcd's members, which no member deleted ({why})"
             ),
-            Self::Stand | Self::SentCommand(_) | Self::TakenBack => String::new(),
+            Self::Stand | Self::Deleting(_) | Self::TakenBack => String::new(),
         }
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn retire(
     }
     let inquiry = match open.records.clone() {
         Records::Stand => Inquiry::new(now),
-        Records::SentCommand(inquiry) => inquiry,
+        Records::Deleting(inquiry) => inquiry,
         Records::TakenBack | Records::Left(_) => return None,
     };
     let (records, waits) = take_back(state, open, inquiry, observed, now, effects);
@@ -103,14 +103,14 @@ fn take_back(
     effects: &mut Effects,
 ) -> (Records, Option<GoingWaits>) {
     if let Some(why) = inquiry.pauses(now) {
-        return (Records::SentCommand(inquiry), Some(GoingWaits::RecordsHeld(Detail(why))));
+        return (Records::Deleting(inquiry), Some(GoingWaits::RecordsHeld(Detail(why))));
     }
     if inquiry.round.is_empty() {
         if member_groups(&state.cluster).any(|(_, group)| !observed.groups.contains_key(&group)) {
-            return (Records::SentCommand(inquiry), Some(GoingWaits::Records));
+            return (Records::Deleting(inquiry), Some(GoingWaits::Records));
         }
         if let Some(waits) = boots(state, &inquiry, observed, now) {
-            return (Records::SentCommand(inquiry), Some(waits));
+            return (Records::Deleting(inquiry), Some(waits));
         }
         let whom = members(state, observed);
         if whom.is_empty() {
@@ -119,21 +119,19 @@ fn take_back(
         let whom = whom.into_iter().map(|(role, id)| (role, id, Verb::EtcdRetire)).collect();
         open.retired = true;
         let round = open.ask(state, whom, now, effects);
-        return (Records::SentCommand(Inquiry { round, ..inquiry }), Some(GoingWaits::Records));
+        return (Records::Deleting(Inquiry { round, ..inquiry }), Some(GoingWaits::Records));
     }
     let answers: Vec<_> =
         inquiry.round.iter().map(|sent| sent.answer::<RecordsRetired>(observed, now)).collect();
     if answers.iter().flatten().any(Result::is_ok) {
         // It was launched after the command was sent, and may have written its record after the answer.
         return match boots(state, &inquiry, observed, now) {
-            Some(waits) => {
-                (Records::SentCommand(Inquiry { round: Round::default(), ..inquiry }), Some(waits))
-            }
+            Some(waits) => (Records::Deleting(Inquiry { round: Round::default(), ..inquiry }), Some(waits)),
             None => (Records::TakenBack, None),
         };
     }
     let Some(answers) = answers.into_iter().collect::<Option<Vec<_>>>() else {
-        return (Records::SentCommand(inquiry), Some(GoingWaits::Records));
+        return (Records::Deleting(inquiry), Some(GoingWaits::Records));
     };
     let why = why_not(&inquiry.round, &answers);
     retry_or_give_up(inquiry, observed, &why, now)
@@ -166,7 +164,7 @@ fn retry_or_give_up(
     if inquiry.gives_up(why, observed, now) || !machines {
         return (Records::Left(why.to_owned()), None);
     }
-    (Records::SentCommand(inquiry), Some(GoingWaits::RecordsHeld(Detail(why.to_owned()))))
+    (Records::Deleting(inquiry), Some(GoingWaits::RecordsHeld(Detail(why.to_owned()))))
 }
 
 /// What a person does if etcd stays after all and its records may be gone: nothing but a boot writes them (agent/src/bootstrap/steps.rs), and
@@ -182,11 +180,11 @@ pub(super) fn missing(state: &Rollout, open: &Destroy) -> String {
     )
 }
 
-/// What a person does about a zone of ours that still has records ([`zone_cure`]).
-pub(super) fn cure(stack: &str, failures: &[ResourceFailure], records: &Records) -> String {
+/// What a person does about a zone of ours that still has records ([`zone_help`]).
+pub(super) fn help(stack: &str, failures: &[ResourceFailure], records: &Records) -> String {
     let why = match records {
         Records::Left(why) => format!(" (no member deleted them: {why})"),
-        Records::Stand | Records::SentCommand(_) | Records::TakenBack => String::new(),
+        Records::Stand | Records::Deleting(_) | Records::TakenBack => String::new(),
     };
-    zone_cure(stack, failures, &why)
+    zone_help(stack, failures, &why)
 }

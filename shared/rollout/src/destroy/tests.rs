@@ -10,7 +10,7 @@ use crate::departures::tests::group;
 use crate::errand::{PAUSE, Tried};
 use crate::fleet::{GroupView, Lifecycle};
 use crate::order::Order;
-use crate::stack_step::zone_cure;
+use crate::stack_step::zone_help;
 use crate::{Departure, ResourceFailure, StackView};
 use slipway_core::node::CommandView;
 use slipway_core::release::ETCD_HOSTED_ZONE;
@@ -156,7 +156,7 @@ fn members_of_etcd_are_asked_for_the_last_snapshot_and_for_their_records_once_et
     let goes = [("c-etcd", deleting())];
     for (stacks, records, asks) in [
         (&etcd[..], Records::Stand, true),
-        (&etcd, Records::SentCommand(inquiry(&["1"])), true),
+        (&etcd, Records::Deleting(inquiry(&["1"])), true),
         (&etcd, Records::TakenBack, false),
         (&etcd, Records::Left("no".to_owned()), false),
         (&pools, Records::Stand, false),
@@ -174,7 +174,7 @@ fn p8_of_what_members_were_asked_it_is_known_what_was_refused_and_what_was_never
     let save = Save::Leader(inquiry(&["1", "2"]));
     let snapshot =
         Destroy { snapshot: LastSnapshot::Wanted { which: Which::First, save, earlier: None }, ..open(&[]) };
-    let records = Destroy { records: Records::SentCommand(inquiry(&["1", "2"])), ..open(&[]) };
+    let records = Destroy { records: Records::Deleting(inquiry(&["1", "2"])), ..open(&[]) };
     for mut open in [snapshot, records] {
         open.unsent("1", "unknown");
         let refused: Vec<Option<&str>> = open.commands().iter().map(|one| one.refused.as_deref()).collect();
@@ -403,7 +403,7 @@ fn records_are_not_taken_back_while_a_member_boots_for_an_hour_at_most_nor_while
         (StackStatus::UpdateInProgress, false, patience + 1, None, 0),
         (StackStatus::DeleteInProgress, false, patience + 1, None, 0),
     ] {
-        let records = Records::SentCommand(Inquiry::new(NOW));
+        let records = Records::Deleting(Inquiry::new(NOW));
         let mut open = Destroy { records, ..open(&[("c-etcd", GoingState::Stands)]) };
         let mut effects = Effects::new(at(second));
         let what = retire(&state, &mut open, &stack(status), held, &observed, at(second), &mut effects);
@@ -439,10 +439,10 @@ fn who_empties_a_zone_by_hand_is_told_why_nobody_did_and_nothing_where_another_r
         reason: String::new(),
     };
     let zone = [failure("Thing"), failure(ETCD_HOSTED_ZONE)];
-    let cure = |failures: &[ResourceFailure], records| records::cure("c-etcd", failures, &records);
+    let help = |failures: &[ResourceFailure], records| records::help("c-etcd", failures, &records);
     let left = || Records::Left("lost".to_owned());
-    assert_eq!(cure(&zone[..1], left()), "");
-    let told = cure(&zone, left());
+    assert_eq!(help(&zone[..1], left()), "");
+    let told = help(&zone, left());
     assert!(
         told.starts_with(
             "; if the zone holds records of etcd's members (no member deleted them: lost), this"
@@ -451,8 +451,8 @@ fn who_empties_a_zone_by_hand_is_told_why_nobody_did_and_nothing_where_another_r
     );
     assert!(told.contains("--stack-name c-etcd --logical-resource-id EtcdHostedZone"), "{told}");
     // If the state of the records is not known any more.
-    assert_eq!(zone_cure("c-etcd", &zone, ""), cure(&zone, Records::TakenBack));
-    assert_eq!(zone_cure("c-etcd", &zone, ""), told.replace(" (no member deleted them: lost)", ""));
+    assert_eq!(zone_help("c-etcd", &zone, ""), help(&zone, Records::TakenBack));
+    assert_eq!(zone_help("c-etcd", &zone, ""), told.replace(" (no member deleted them: lost)", ""));
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn seen(view: CommandView) -> Observed {
 }
 
 fn failed(code: FailureCode) -> Observed {
-    seen(CommandView::Failed(VerbFailure::passing(code, "no", "look")))
+    seen(CommandView::Failed(VerbFailure::transient(code, "no", "look")))
 }
 
 fn answered(done: bool) -> Observed {

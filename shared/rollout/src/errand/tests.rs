@@ -62,7 +62,7 @@ fn p10_a_drain_and_a_snapshot_are_taken_back_and_credentials_that_are_half_taken
 #[test]
 fn an_error_is_known_by_its_code_and_by_its_own_command() {
     let sent = sent_command("1", Verb::Status);
-    let failed = |code| Some(CommandView::Failed(VerbFailure::passing(code, "no", "look")));
+    let failed = |code| Some(CommandView::Failed(VerbFailure::transient(code, "no", "look")));
     let no_node = FailureCode::DrainNoNode;
     for (observed, is_so) in [
         (seen("1", failed(no_node)), true),

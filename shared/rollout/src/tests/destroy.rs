@@ -115,7 +115,7 @@ impl Quay {
     fn answer_to(&self, verb: &Verb, instance: &str) -> CommandView {
         let leads = self.leader.is_some_and(|index| instance == format!("i-{index}"));
         let failed =
-            |why: &str| CommandView::Failed(VerbFailure::passing(FailureCode::AwsDenied, why, "look"));
+            |why: &str| CommandView::Failed(VerbFailure::transient(FailureCode::AwsDenied, why, "look"));
         let retires = self.retires.is_some_and(|index| instance == format!("i-{index}"));
         let second = self.second.filter(|_| !self.harbour.fake.stacks.contains_key("c-control-plane"));
         match (verb, second.unwrap_or(self.snapshot)) {

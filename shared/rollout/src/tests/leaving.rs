@@ -69,7 +69,7 @@ impl Store {
                 self.log.push(format!("{name} {}", command.verb.document()));
                 if self.failing > 0 {
                     self.failing -= 1;
-                    let full = VerbFailure::passing(FailureCode::AwsDenied, "no room", "look");
+                    let full = VerbFailure::transient(FailureCode::AwsDenied, "no room", "look");
                     self.answers.insert(command.token.clone(), CommandView::Failed(full));
                     return;
                 }

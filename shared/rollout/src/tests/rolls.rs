@@ -479,7 +479,7 @@ impl Yard {
         let said = if up { self.answer(command) } else { Err("lost") };
         let view = match said {
             Ok(answer) => CommandView::Answered(Answer::read(&command.verb, answer).unwrap()),
-            Err(why) => CommandView::Failed(VerbFailure::passing(FailureCode::AwsDenied, why, "look")),
+            Err(why) => CommandView::Failed(VerbFailure::transient(FailureCode::AwsDenied, why, "look")),
         };
         self.answers.insert(command.token.clone(), view);
     }

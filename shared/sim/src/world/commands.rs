@@ -465,7 +465,7 @@ impl World {
         let fails = self.fleet.faults.command_fails;
         if self.chance("command fails", fails) {
             let message = "the machine is too busy to answer";
-            let failure = VerbFailure::passing(FailureCode::CommandFailed, message, "try again");
+            let failure = VerbFailure::transient(FailureCode::CommandFailed, message, "try again");
             return self.verb_ends(place, &Err(failure));
         }
         if self.is_delegated(place) {

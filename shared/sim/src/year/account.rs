@@ -15,11 +15,11 @@ use slipway_core::release::{Rendering, Site};
 use slipway_core::status::{Report, Status};
 use slipway_credentials::renewal::RenewalRequest;
 use slipway_flows::FlowResult;
-use slipway_flows::launch::{
+use slipway_flows::rendering::{self, RenderPorts, UpgradeOrder, Upload, render_newest, render_upload};
+use slipway_flows::rollout::{
     Clock, Interruption, RolloutPorts, Wake, Waker, wake, wake_by_command, wake_by_group,
     wake_by_interruption, wake_by_stack, wake_deciding,
 };
-use slipway_flows::rendering::{self, RenderPorts, UpgradeOrder, Upload, render_newest, render_upload};
 use slipway_flows::scan::{self, ScanPorts, scan};
 use slipway_ports::Crypto;
 use slipway_rollout::Rollout;

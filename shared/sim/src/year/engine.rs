@@ -15,7 +15,7 @@ use slipway_core::event::{Event, RolloutStarted};
 use slipway_core::keys;
 use slipway_core::status::Desired;
 use slipway_credentials::Manifest;
-use slipway_flows::launch::Waker;
+use slipway_flows::rollout::Waker;
 use slipway_plan::Plan;
 use slipway_rollout::Rollout;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use slipway_flows::launch::Waker;
+use slipway_flows::rollout::Waker;
 use slipway_rollout::{Decision, Observed, Rollout, decide};
 
 /// A deliberate mistake: the decision sees other things than are there, is replaced by another one, or does not receive orders.

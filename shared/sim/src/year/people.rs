@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use slipway_core::keys;
 use slipway_core::status::Desired;
-use slipway_flows::launch::Waker;
+use slipway_flows::rollout::Waker;
 use slipway_plan::Plan;
 use slipway_rollout::Order;
 

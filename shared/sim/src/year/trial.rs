@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::keys;
 use slipway_core::status::{Desired, RolloutState};
-use slipway_flows::launch::Waker;
+use slipway_flows::rollout::Waker;
 use slipway_rollout::Order;
 
 use super::account::Woken;

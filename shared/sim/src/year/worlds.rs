@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_flows::launch::Waker;
+use slipway_flows::rollout::Waker;
 use slipway_rollout::Order;
 
 use super::account::Woken;

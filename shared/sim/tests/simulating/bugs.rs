@@ -21,7 +21,7 @@ use place::{careful, place, surely};
 use slipway_core::node::{
     Answer, Command, CommandView, HowUnanswered, LeaderMoved, RecordsRetired, Unanswered, Verb,
 };
-use slipway_flows::launch::Waker;
+use slipway_flows::rollout::Waker;
 use slipway_rollout::fleet::{GroupView, Lifecycle, TargetHealth};
 use slipway_rollout::{
     Decision, Departure, Destroy, Effect, GoingState, NodeStep, Observed, Order, Place, Rollout, Work, decide,

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use slipway_flows::launch::Waker;
+use slipway_flows::rollout::Waker;
 use slipway_rollout::{Rollout, StepState};
 use slipway_sim::year::{Base, Change, Found, Meddler, Path, Small};
 

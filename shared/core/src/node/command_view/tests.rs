@@ -22,7 +22,7 @@ fn of_much_that_was_printed_the_end_is_told() {
 fn an_answer_counts_only_where_the_command_succeeded_and_a_failure_always() {
     let uncordon = Verb::Uncordon { node: "i-1".to_owned() };
     let answer = r#"{"node":"i-1","cordoned":false}"#;
-    let failure = r#"{"error":{"code":"drain.no-node","message":"m","help":"h","passing":false}}"#;
+    let failure = r#"{"error":{"code":"drain.no-node","message":"m","help":"h","transient":false}}"#;
     let ended = [CommandStatus::Failed, CommandStatus::TimedOut, CommandStatus::Undelivered];
     for status in ended {
         let seen = CommandView::read(&uncordon, &invocation(status, answer));
@@ -77,7 +77,7 @@ fn a_machines_words_are_short_and_do_nothing_to_a_terminal() {
     };
     let uncordon = Verb::Uncordon { node: "i-1".to_owned() };
     let failure =
-        serde_json::json!({"error": {"code": long, "message": long, "help": long, "passing": false}});
+        serde_json::json!({"error": {"code": long, "message": long, "help": long, "transient": false}});
     let CommandView::Failed(failure) = read(&uncordon, failure) else { panic!("it failed") };
     fits(&failure.message);
     fits(&failure.help);

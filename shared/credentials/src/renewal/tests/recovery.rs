@@ -9,9 +9,9 @@ use slipway_core::node::{
 use super::{BTreeMap, BTreeSet, Role, SignedDuration, Timestamp};
 use crate::renewal::recovery::{CommandReport, ETCD_MEETS, LOST, Progress, Recovery, Stage, TRIES};
 
-fn failed(code: FailureCode, passing: bool) -> CommandReport {
-    let failure = VerbFailure::passing(code, "it does not work", "look there");
-    CommandReport::View(CommandView::Failed(VerbFailure { passing, ..failure }))
+fn failed(code: FailureCode, transient: bool) -> CommandReport {
+    let failure = VerbFailure::transient(code, "it does not work", "look there");
+    CommandReport::View(CommandView::Failed(VerbFailure { transient, ..failure }))
 }
 
 fn start(machines: &[(Role, &[&str])]) -> Recovery {

@@ -138,7 +138,7 @@ fn answered(done: bool) -> CommandView {
 }
 
 fn failed(code: FailureCode) -> CommandView {
-    CommandView::Failed(VerbFailure::passing(code, "no", "look"))
+    CommandView::Failed(VerbFailure::transient(code, "no", "look"))
 }
 
 /// A controller that gets no command has no drain to run, so it always had the fewest.

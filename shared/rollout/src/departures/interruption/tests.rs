@@ -130,7 +130,7 @@ fn p6_a_drain_that_pods_hold_asks_for_round_after_round_until_the_machine_is_gon
     assert_eq!(commands_of(&notice.look(122)).len(), 1);
     // However often it fails, it is not given up.
     for second in [300, 362, 424, 486] {
-        notice.ends(CommandView::Failed(VerbFailure::passing(FailureCode::AwsDenied, "no", "look")));
+        notice.ends(CommandView::Failed(VerbFailure::transient(FailureCode::AwsDenied, "no", "look")));
         notice.look(second);
         assert_eq!(commands_of(&notice.look(second + 61)).len(), 1, "{second}");
     }
@@ -200,7 +200,7 @@ fn p6_the_hook_of_a_worker_that_was_interrupted_is_completed_once_its_node_is_go
     notice.is_now(Lifecycle::TerminatingWait);
     let effects = [notice.look(200), notice.look(201)].concat();
     assert_eq!(commands_of(&effects), [("i-1", Some(600))]);
-    let gone = VerbFailure::lasting(FailureCode::DrainNoNode, "no node", "look");
+    let gone = VerbFailure::permanent(FailureCode::DrainNoNode, "no node", "look");
     notice.ends(CommandView::Failed(gone));
     let (group, instance) = (POOL.to_owned(), "i-1".to_owned());
     assert_eq!(notice.look(230), [Effect::CompleteTermination { group, instance }]);

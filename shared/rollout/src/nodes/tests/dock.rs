@@ -130,7 +130,7 @@ impl Dock {
 
     /// Makes the command with that token fail.
     pub(super) fn fails(&mut self, token: &str) {
-        let view = CommandView::Failed(VerbFailure::passing(FailureCode::AwsDenied, "no", "look"));
+        let view = CommandView::Failed(VerbFailure::transient(FailureCode::AwsDenied, "no", "look"));
         self.observed.answers.insert(token.to_owned(), Some(view));
     }
 

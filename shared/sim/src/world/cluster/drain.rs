@@ -50,16 +50,16 @@ impl Drain {
 }
 
 fn unavailable() -> VerbFailure {
-    VerbFailure::passing(FailureCode::KubernetesUnavailable, "the API server does not answer", HELP)
+    VerbFailure::transient(FailureCode::KubernetesUnavailable, "the API server does not answer", HELP)
 }
 
 /// The API server answers a write with a 500 (`agent/src/api.rs`).
 fn no_space() -> VerbFailure {
-    VerbFailure::passing(FailureCode::KubernetesUnavailable, NO_SPACE_LEFT, HELP)
+    VerbFailure::transient(FailureCode::KubernetesUnavailable, NO_SPACE_LEFT, HELP)
 }
 
 fn unknown(node: &str) -> VerbFailure {
-    VerbFailure::lasting(FailureCode::DrainNoNode, format!("the cluster has no node `{node}`"), HELP)
+    VerbFailure::permanent(FailureCode::DrainNoNode, format!("the cluster has no node `{node}`"), HELP)
 }
 
 impl World {

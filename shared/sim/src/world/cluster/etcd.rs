@@ -282,13 +282,13 @@ impl World {
         name: &str,
     ) -> Result<MemberRemoved, VerbFailure> {
         let now = self.now;
-        let refused = |why: &str| VerbFailure::passing(FailureCode::EtcdRefused, why, HELP);
+        let refused = |why: &str| VerbFailure::transient(FailureCode::EtcdRefused, why, HELP);
         let etcd = self.etcd(cluster);
         let serves =
             etcd.members.get(by).is_some_and(|member| Etcd::is_up(member, now)) && etcd.leader.is_some();
         if by == name {
             let message = format!("{name} is this member");
-            return Err(VerbFailure::lasting(FailureCode::EtcdRemoveSelf, message, HELP));
+            return Err(VerbFailure::permanent(FailureCode::EtcdRemoveSelf, message, HELP));
         }
         if !serves {
             return Err(refused("etcdserver: no leader"));

@@ -27,7 +27,7 @@ impl World {
         verb: &Verb,
     ) -> Result<Restored, VerbFailure> {
         let Verb::EtcdRestore(order) = verb else {
-            return Err(VerbFailure::lasting(FailureCode::Usage, "it is no restore", HELP));
+            return Err(VerbFailure::permanent(FailureCode::Usage, "it is no restore", HELP));
         };
         let RestoreOrder { snapshot, token, members, bump, sha256, stage } = &**order;
         let role = machine.role();
@@ -41,16 +41,16 @@ impl World {
         if let Some(wanted) = sha256.as_ref().filter(|wanted| **wanted != mark.sha256) {
             let message =
                 format!("the snapshot holds a database with the SHA-256 {}, and not {wanted}", mark.sha256);
-            return Err(VerbFailure::lasting(FailureCode::RestoreOther, message, HELP));
+            return Err(VerbFailure::permanent(FailureCode::RestoreOther, message, HELP));
         }
         let etcd = self.etcd(cluster);
         if !etcd.snapshots.iter().any(|taken| time(*taken) == *snapshot) {
             let message = format!("no snapshot of {snapshot} can be read");
-            return Err(VerbFailure::lasting(FailureCode::AwsMissing, message, HELP));
+            return Err(VerbFailure::permanent(FailureCode::AwsMissing, message, HELP));
         }
         if !members.contains_key(role) {
             let message = format!("the list of members to restore lacks this member, {role}");
-            return Err(VerbFailure::lasting(FailureCode::RestoreMembers, message, HELP));
+            return Err(VerbFailure::permanent(FailureCode::RestoreMembers, message, HELP));
         }
         let same = |restore: &&Restore| restore.token == *token;
         let found = etcd.restores.get(role).filter(same).map(|restore| restore.is_whole);

@@ -35,7 +35,7 @@ impl World {
         let sent = self.fleet.commands[place].clone();
         let Some(machine) = self.fleet.machines.get(&sent.instance).cloned() else {
             let message = "this machine was never told who it is";
-            return Err(VerbFailure::lasting(FailureCode::ConfigUnreadable, message, HELP));
+            return Err(VerbFailure::permanent(FailureCode::ConfigUnreadable, message, HELP));
         };
         let cluster = machine.cluster().unwrap_or_default().to_owned();
         let is_member = machine.role().starts_with("etcd-");
@@ -57,7 +57,7 @@ impl World {
             | Verb::EtcdDefragment
                 if !is_member =>
             {
-                Err(VerbFailure::lasting(FailureCode::EtcdNone, "this node is not an etcd member", HELP))
+                Err(VerbFailure::permanent(FailureCode::EtcdNone, "this node is not an etcd member", HELP))
             }
             Verb::EtcdHealth => Ok(self.etcd_health(&cluster, machine.role()).into()),
             Verb::EtcdMoveLeader => self.move_leader(&cluster, machine.role()),
@@ -67,7 +67,7 @@ impl World {
             Verb::EtcdRetire => {
                 let Some(zone) = machine.node.as_ref().and_then(|node| node.zone.clone()) else {
                     let message = "node.json names no hosted zone for this member's record";
-                    return Err(VerbFailure::lasting(FailureCode::BootstrapZone, message, HELP));
+                    return Err(VerbFailure::permanent(FailureCode::BootstrapZone, message, HELP));
                 };
                 Ok(RecordsRetired { zone, records: self.takes_records_back(&machine.id) }.into())
             }
@@ -79,7 +79,7 @@ impl World {
             Verb::EtcdDefragment => self.defragment(&cluster, machine.role()),
             // A drain takes time, and is performed round by round.
             Verb::Drain { .. } => {
-                Err(VerbFailure::lasting(FailureCode::Usage, "a drain does not end at once", HELP))
+                Err(VerbFailure::permanent(FailureCode::Usage, "a drain does not end at once", HELP))
             }
         }
     }
@@ -90,7 +90,7 @@ impl World {
         let of_role = LogUnit::of_role(role);
         if let Some(unit) = unit.filter(|unit| !of_role.contains(unit)) {
             let message = format!("{role} has no unit {}", unit.name());
-            return Err(VerbFailure::lasting(FailureCode::Usage, message, HELP));
+            return Err(VerbFailure::permanent(FailureCode::Usage, message, HELP));
         }
         let units: Vec<LogUnit> = unit.map_or_else(|| of_role.to_vec(), |unit| vec![unit]);
         let log = |unit: &LogUnit| {
@@ -123,7 +123,7 @@ impl World {
             Some(Ok(())) => {
                 Some(KubeletRenewed { refused: "it has expired".to_owned(), serial: "01".to_owned() })
             }
-            Some(Err(why)) => return Err(VerbFailure::passing(FailureCode::RefreshKubelet, why, HELP)),
+            Some(Err(why)) => return Err(VerbFailure::transient(FailureCode::RefreshKubelet, why, HELP)),
         };
         let restarted = if changed && restarts { restarted(machine.role()) } else { &[] };
         let restarted = restarted.iter().map(|name| (*name).to_owned()).collect();
@@ -157,7 +157,7 @@ impl World {
     fn reaches_storage(&self) -> Result<(), VerbFailure> {
         let down = [Service::Storage, Service::Keys].into_iter().find(|one| self.down_until(*one).is_some());
         let unreachable = |service| {
-            VerbFailure::passing(FailureCode::AwsUnreachable, format!("{service:?} does not answer"), HELP)
+            VerbFailure::transient(FailureCode::AwsUnreachable, format!("{service:?} does not answer"), HELP)
         };
         down.map_or(Ok(()), |service| Err(unreachable(service)))
     }
@@ -197,7 +197,7 @@ impl World {
         if !why.is_empty() {
             let message =
                 format!("{role} is not defragmented, since it stands still meanwhile: {}", why.join("; "));
-            return Err(VerbFailure::passing(FailureCode::EtcdUnhealthy, message, HELP));
+            return Err(VerbFailure::transient(FailureCode::EtcdUnhealthy, message, HELP));
         }
         let Some(etcd) = self.fleet.clusters.get_mut(cluster).map(|found| &mut found.etcd) else {
             return Err(unreachable());
@@ -254,7 +254,7 @@ impl World {
         });
         let Some((to, id)) = fit.map(|(to, member)| (to.clone(), member.id.clone())).next() else {
             let message = format!("{role} leads, and no other voter answers that is well and close behind");
-            return Err(VerbFailure::passing(FailureCode::EtcdNobodyElse, message, HELP));
+            return Err(VerbFailure::transient(FailureCode::EtcdNobodyElse, message, HELP));
         };
         self.lead(cluster, to);
         Ok(LeaderMoved { moved: true, leader: id, reason: None }.into())
@@ -337,7 +337,7 @@ impl World {
     /// Whether the cluster serves, as `slipway-node serves` tells it on a controller.
     fn cluster_serves(&self, cluster: &str, machine: &Machine, without: &BTreeSet<String>) -> VerbOutcome {
         if machine.role() != "controller" {
-            return Err(VerbFailure::lasting(FailureCode::Usage, "this node is not a controller", HELP));
+            return Err(VerbFailure::permanent(FailureCode::Usage, "this node is not a controller", HELP));
         }
         let part = |healthy: bool| PartHealth::new((!healthy).then(|| "it does not answer".to_owned()));
         let api = self.is_api_server(machine);
@@ -434,9 +434,9 @@ fn restarted(role: &str) -> &'static [&'static str] {
 }
 
 fn unreachable() -> VerbFailure {
-    VerbFailure::passing(FailureCode::EtcdUnreachable, "etcd does not answer", HELP)
+    VerbFailure::transient(FailureCode::EtcdUnreachable, "etcd does not answer", HELP)
 }
 
 fn no_leader() -> VerbFailure {
-    VerbFailure::passing(FailureCode::EtcdNoLeader, "the cluster has no leader", HELP)
+    VerbFailure::transient(FailureCode::EtcdNoLeader, "the cluster has no leader", HELP)
 }

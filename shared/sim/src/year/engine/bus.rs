@@ -4,8 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
 use slipway_core::pin::Pin;
 use slipway_credentials::renewal::RenewalRequest;
-use slipway_flows::launch::{Interruption, Waker};
 use slipway_flows::rendering::UpgradeOrder;
+use slipway_flows::rollout::{Interruption, Waker};
 
 use super::{DAY_S, Engine, Happening, REDRIVEN};
 use crate::world::{Outgoing, Service};

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use jiff::SignedDuration;
-use slipway_flows::launch::Waker;
+use slipway_flows::rollout::Waker;
 use slipway_rollout::Order;
 
 use super::super::account::Woken;

@@ -19,8 +19,8 @@ use slipway_rollout::{
 };
 
 use crate::error::FlowResult;
-use crate::launch::{Clock, Decide, RolloutPorts, Wake, Waker, attempt, wake_deciding};
 use crate::ports::{Bus, Commands, Groups, Stacks, Ticks};
+use crate::rollout::{Clock, Decide, RolloutPorts, Wake, Waker, attempt, wake_deciding};
 use crate::store;
 
 /// The key of the template `{}`, by its digest.
