@@ -95,7 +95,7 @@ mod tests {
         };
         manifest.rotations.insert("ca".to_owned(), rotation);
         let found = of_rotations("prod", &manifest);
-        for words in ["at the stage trust", "once every node has it", "hand out new kubeconfigs"] {
+        for words in ["at the stage trust", "once every node has it", "distribute new kubeconfigs"] {
             assert!(found[0].message.contains(words), "{}", found[0].message);
         }
         assert!(found[0].help.contains("slipway rotate-ca ca --cluster prod"), "{}", found[0].help);

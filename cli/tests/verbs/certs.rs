@@ -161,7 +161,11 @@ fn what_was_rendered_is_shown_with_everything_that_matters_and_nothing_is_wrong(
     let run = place.run("certs verify out");
     assert_eq!(run.code, 0, "{}", run.output());
     assert!(run.stdout.contains("names are checked against [DIR]/cluster.yaml"), "{}", run.stdout);
-    assert!(run.stdout.contains("what is sealed was opened with its local.key"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("sealed files were opened with the local.key in this folder"),
+        "{}",
+        run.stdout
+    );
     // A key for each certificate, and the pair that signs tokens.
     assert!(run.stdout.contains("15 certificates, 17 keys: nothing is wrong"), "{}", run.stdout);
 }

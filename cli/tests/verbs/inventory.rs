@@ -104,9 +104,11 @@ fn a_certificate_that_the_inventory_does_not_know_is_listed() {
 fn a_lost_inventory_is_told_and_somebody_elses_manifest_is_none() {
     let place = rendered();
     let inventory = place.read("out/credentials/pki/manifest.json");
-    for (content, problem) in
-        [(Some(&inventory[..200]), "cannot be read"), (Some("{}"), "cannot be read"), (None, "is not here")]
-    {
+    for (content, problem) in [
+        (Some(&inventory[..200]), "cannot be read"),
+        (Some("{}"), "cannot be read"),
+        (None, "no inventory (pki/manifest.json)"),
+    ] {
         match content {
             Some(content) => place.write("out/credentials/pki/manifest.json", content),
             None => std::fs::remove_file(place.path("out/credentials/pki/manifest.json")).unwrap(),

@@ -31,9 +31,9 @@ fn an_authority_is_exchanged_stage_by_stage_once_a_person_says_that_nodes_have_i
         &["would begin", "etcd-0, controller", "nothing was changed"],
     );
     assert_eq!(place.read("out/credentials/pki/manifest.json"), before);
-    assert_rotation_prints(&place, "etcd-ca", &["has begun", "stage trust", "started anew, one at a time"]);
+    assert_rotation_prints(&place, "etcd-ca", &["has begun", "stage trust", "restarted, one at a time"]);
     let trusted = place.read("out/credentials/pki/manifest.json");
-    assert_rotation_prints(&place, "etcd-ca", &["stage trust", "add --everywhere"]);
+    assert_rotation_prints(&place, "etcd-ca", &["stage trust", "with --everywhere"]);
     assert_eq!(place.read("out/credentials/pki/manifest.json"), trusted, "nobody said that nodes have it");
     let run = place.run("certs show out");
     assert!(run.stdout.contains("etcd-ca-next"), "{}", run.output());

@@ -402,6 +402,10 @@ async fn render_version(
 
 /// Whether the plan of `upload`, which is desired now, renews nothing in time.
 async fn is_held_up(assets: &impl Objects, plan: &Plan, upload: &Upload, now: Timestamp) -> FlowResult<bool> {
+    if plan.not_executable().is_none() && plan.renewal.deadline.is_none() {
+        // It renews nothing.
+        return Ok(false);
+    }
     let (desired, rollout) = (keys::desired(&upload.cluster), keys::rollout(&upload.cluster));
     let desired = store::load::<Desired>(assets, &desired).await?.value;
     let rollout = store::load::<Rollout>(assets, &rollout).await?.value;

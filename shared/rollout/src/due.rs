@@ -1,7 +1,6 @@
 //! Which plan may begin, and when: after its approval, and after the work in progress.
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
 use slipway_core::release::Rendering;
 use slipway_core::status::Desired;
 use slipway_plan::Plan;
@@ -10,16 +9,6 @@ use super::{Active, Observed, Rollout, RolloutResult, Wanted};
 
 /// How long after its failure a renewal of what runs is tried again: each daily scan does.
 const TRIED_AGAIN: SignedDuration = SignedDuration::from_hours(20);
-
-/// [`Rollout::stopped`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Stopped {
-    /// Version id of the spec.
-    pub spec_version: String,
-    /// [`Rendering::id_without_credentials`] of its release: patches and upgrades make another one of the same spec.
-    pub changes: String,
-}
 
 /// Whether the plan has the approval that its policy requires, or may not wait for it.
 pub(super) fn approved(state: &Rollout, wanted: &Wanted, now: Timestamp) -> bool {

@@ -6,7 +6,7 @@ use slipway_core::role::Role;
 use slipway_core::status::RolloutState;
 
 use super::fleet::OWNER_TAG;
-use super::{Active, Observed, Rollout, StackStatus, Step, StepState, Stopped};
+use super::{Active, Observed, Rollout, StackStatus, Step, StepState};
 
 /// The end of a rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +32,16 @@ pub struct Ended {
     /// Everything is as planned, and the cluster did not serve in the end, or a person aborted before that was known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unserved: bool,
+}
+
+/// [`Rollout::stopped`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Stopped {
+    /// Version id of the spec.
+    pub spec_version: String,
+    /// [`Rendering::id_without_credentials`] of its release: patches and upgrades make another one of the same spec.
+    pub changes: String,
 }
 
 /// The result of a rollout.

@@ -536,7 +536,10 @@ async fn an_answer_of_ec2_without_the_controller_that_asks_deletes_no_node() {
     controller.found_gone(WORKERS[2], 610);
     let said = controller.part(&account, "goneNodes").await;
     let why = said["error"]["message"].as_str().unwrap();
-    assert!(why.starts_with("EC2 says that this controller, i-0a1b2c3d4e5f60701, does not exist"), "{why}");
+    assert!(
+        why.starts_with("EC2 answers that this controller, i-0a1b2c3d4e5f60701, does not exist"),
+        "{why}"
+    );
     assert!(api.lock().unwrap().deleted.is_empty());
 }
 

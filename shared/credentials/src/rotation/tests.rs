@@ -311,7 +311,7 @@ fn the_gate_is_closed_until_every_node_is_heard_of_and_says_who_is_missing() {
     assert!(told(&vault, &one)[0].contains("its update is in progress"));
     let mut one = all.clone();
     one.boots_with.insert(Role::Pool("old".to_owned()), BTreeSet::from(["x".to_owned()]));
-    assert!(told(&vault, &one)[0].starts_with("pool-old is no longer in the spec and still stands"));
+    assert!(told(&vault, &one)[0].starts_with("pool-old is no longer in the spec and is still deployed"));
     assert_eq!(next(&vault.cluster, &vault.manifest, CA, &all, vault.now), Some(Next::Issue));
     // A machine whose report cannot be read may have anything, whether or not the machines are known.
     let mut one = vault.all();

@@ -46,11 +46,11 @@ fn p3_a_changed_share_of_spot_instances_is_said_to_replace_nodes() {
     let of = |policy: Option<&Value>| release(&worker(), (3, 5), &["A", "B"], policy);
     let (spot, half, all) = (split(0, 0), split(0, 50), split(2, 100));
     for (before, after, words) in [
-        (Some(&spot), Some(&half), "from all Spot to 50 % on demand: "),
-        (Some(&half), Some(&spot), "from 50 % on demand to all Spot: "),
-        (Some(&spot), Some(&split(2, 0)), "from all Spot to 2 and 0 % of the others on demand: "),
-        (None, Some(&spot), "from all on demand to all Spot: "),
-        (Some(&half), None, "from 50 % on demand to all on demand: "),
+        (Some(&spot), Some(&half), "from all Spot to 50 % on demand. "),
+        (Some(&half), Some(&spot), "from 50 % on demand to all Spot. "),
+        (Some(&spot), Some(&split(2, 0)), "from all Spot to 2 and 0 % of the others on demand. "),
+        (None, Some(&spot), "from all on demand to all Spot. "),
+        (Some(&half), None, "from 50 % on demand to all on demand. "),
     ] {
         let plan = between(&of(before), &of(after));
         let node = &plan.nodes[0];

@@ -97,7 +97,7 @@ fn p5_one_minor_up_is_begun_and_nothing_else_between_minors() {
     assert_eq!(planned(&runs, &[], &weighted, &auto).not_executable(), None);
     let refused = planned(&runs, &[], &weighted, &none).not_executable().unwrap_or_default();
     assert!(
-        refused.contains("pool-a is to go from Kubernetes 1.35 → 1.36, and none of its nodes may be missing"),
+        refused.contains("pool-a would change from Kubernetes 1.35 → 1.36, but its nodes cannot be replaced: none may be missing"),
         "{refused}"
     );
 }
