@@ -506,7 +506,7 @@ impl Cloud {
 /// Fails for a cluster that was destroyed and not created again.
 pub(crate) fn must_stand(rollout: &Rollout) -> Result<(), CliError> {
     let anew = || format!("slipway apply cluster.yaml --cluster {} makes it anew", rollout.cluster);
-    rollout.gone_in_words().map_or(Ok(()), |gone| Err(CliError::refused(gone, anew())))
+    rollout.destroyed_message().map_or(Ok(()), |gone| Err(CliError::refused(gone, anew())))
 }
 
 /// The outputs of the installation's stack with the names of its resources.

@@ -300,7 +300,7 @@ impl Documents {
             }
         }
         if let (Some(desired), Some(plan)) = (&self.desired, &self.plan) {
-            let is_new = !plan.is_empty() && !rollout.is_spent(desired) && !rollout.is_going();
+            let is_new = !plan.is_empty() && !rollout.was_rolled_out(desired) && !rollout.is_going();
             let ended_now = || {
                 let last = rollout.last.as_ref().filter(|_| rollout.active().is_none());
                 last.is_some_and(|last| now.duration_since(last.ended_at) < REPLANNED_WITHIN)
@@ -347,7 +347,7 @@ const REPLANNED_WITHIN: SignedDuration = SignedDuration::from_mins(3);
 /// Whether the desired plan `plan` will start once it is requested.
 fn is_due(rollout: &Rollout, desired: &Desired, plan: &Plan) -> bool {
     let free = rollout.active().is_none() && !rollout.is_going();
-    free && rollout.is_start_of(plan) && !plan.is_empty() && !rollout.is_spent(desired)
+    free && rollout.is_start_of(plan) && !plan.is_empty() && !rollout.was_rolled_out(desired)
 }
 
 /// A cluster that is being destroyed, or was.

@@ -225,7 +225,7 @@ async fn make(
     let key = download_any(&aws, node, &mark.snapshot, draft).await?;
     // Nothing depends on it, so a schedule that cannot be read prevents no restore.
     let schedule = schedule(&aws.bucket(&node.asset_bucket), node).await.ok().flatten();
-    mark.of_earlier_etcd = schedule.is_some_and(|schedule| schedule.is_of_earlier(&mark.snapshot));
+    mark.of_earlier_etcd = schedule.is_some_and(|schedule| schedule.is_of_deleted_etcd(&mark.snapshot));
     remove(&work)?;
     // The database, and what is unpacked from it.
     room(&volume(local), draft.bytes()?.saturating_mul(2))?;

@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use slipway_core::node::report::ServedCertificate;
-use slipway_crypto::verify::alone;
+use slipway_crypto::verify::verify_single;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -58,7 +58,7 @@ impl Presented {
         name: Option<&ServerName<'_>>,
         now: Timestamp,
     ) -> Result<(ServedCertificate, Option<String>), String> {
-        let (read, _) = alone("served", &self.chain[0], None)?;
+        let (read, _) = verify_single("served", &self.chain[0], None)?;
         let problem = authorities.and_then(|authorities| self.verify(authorities, name, now).err());
         let facts = read.facts;
         let certificate = ServedCertificate {

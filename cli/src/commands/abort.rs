@@ -42,7 +42,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.as_str();
-    if let Some(going) = cloud.rollout().await?.going_in_words() {
+    if let Some(going) = cloud.rollout().await?.destruction_message() {
         return destruction(args, &cloud, &going, printer).await;
     }
     let active = cloud.open_rollout().await?;

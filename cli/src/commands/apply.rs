@@ -266,7 +266,8 @@ fn differences(before: &str, after: &str) -> String {
 async fn must_not_go(cloud: &Cloud) -> Result<Option<Timestamp>, CliError> {
     let (name, rollout) = (&cloud.cluster, cloud.known_rollout().await?);
     let paused_since = rollout.as_ref().and_then(Rollout::paused_since);
-    let Some((rollout, going)) = rollout.and_then(|state| state.going_in_words().map(|going| (state, going)))
+    let Some((rollout, going)) =
+        rollout.and_then(|state| state.destruction_message().map(|going| (state, going)))
     else {
         return Ok(paused_since);
     };

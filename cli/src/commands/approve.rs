@@ -141,7 +141,7 @@ fn objection(rollout: &Rollout, desired: &Desired, plan: &Plan) -> Option<String
     if plan.policy.approval == Approval::Auto {
         return Some(format!("plan {id} needs no approval: its spec says rollout.approval: auto"));
     }
-    if let Some(last) = rollout.last.as_ref().filter(|_| rollout.is_spent(desired)) {
+    if let Some(last) = rollout.last.as_ref().filter(|_| rollout.was_rolled_out(desired)) {
         return Some(format!(
             "plan {id} was rolled out already, and {}: {}",
             RolloutState::from(last.result),

@@ -90,7 +90,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
 /// What is deleted, and what stays.
 fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
     let mut text = String::new();
-    if let Some(going) = rollout.going_in_words() {
+    if let Some(going) = rollout.destruction_message() {
         let _ = writeln!(text, "{going}; this goes on from there");
     }
     let snapshot = match rollout.destroy().map(|open| &open.snapshot) {

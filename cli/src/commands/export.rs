@@ -99,7 +99,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     if stored.spec.is_none() {
         let _ = writeln!(text, "without cluster.yaml: the accepted version is no longer in the spec bucket");
     }
-    if let Some(gone) = rollout.gone_in_words() {
+    if let Some(gone) = rollout.destroyed_message() {
         let _ = writeln!(text, "{gone}");
     }
     for (stack, release) in &others {

@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.as_str();
     let rollout = cloud.rollout().await?;
-    if let Some(going) = rollout.going_in_words() {
+    if let Some(going) = rollout.destruction_message() {
         return Err(CliError::refused(going, format!("slipway abort --cluster {name} ends that")));
     }
     must_stand(&rollout)?;

@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let cloud = args.cloud.named().await?;
     if let Some(rollout) = cloud.known_rollout().await? {
         must_stand(&rollout)?;
-        if let Some(going) = rollout.going_in_words() {
+        if let Some(going) = rollout.destruction_message() {
             let help = format!("its certificates are left alone; slipway watch --cluster {}", cloud.cluster);
             return Err(CliError::refused(going, help));
         }
@@ -79,7 +79,7 @@ pub(super) async fn foreseen(
     let assets = cloud.assets();
     let ports = ScanPorts { specs: &specs, assets, groups: &(), keys: &(), bus: &(), crypto: &AwsLc };
     let name = &cloud.cluster;
-    scan::foresee(&ports, name, request, now).await?.map_err(|why| {
+    scan::preview_scan(&ports, name, request, now).await?.map_err(|why| {
         CliError::refused(
             format!("{name}: {why}"),
             format!("slipway status --cluster {name} shows its state"),

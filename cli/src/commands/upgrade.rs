@@ -94,7 +94,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let name = cloud.cluster.as_str();
     let rollout = cloud.rollout().await?;
     must_stand(&rollout)?;
-    if let Some(going) = rollout.going_in_words() {
+    if let Some(going) = rollout.destruction_message() {
         return Err(CliError::refused(going, format!("slipway abort --cluster {name} ends that")));
     }
     if rollout.good.is_empty() && rollout.active().is_none() {

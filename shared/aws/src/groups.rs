@@ -198,7 +198,7 @@ fn view(name: &str, group: &AutoScalingGroup) -> PortResult<GroupView> {
         launch_suspended: group.suspended_processes().iter().any(|one| one.process_name() == Some("Launch")),
         machine_arns: group
             .auto_scaling_group_arn()
-            .and_then(MachineArns::beside)
+            .and_then(MachineArns::from_resource_arn)
             .ok_or_else(|| unreadable("an answer without the group's ARN".to_owned()))?,
     })
 }

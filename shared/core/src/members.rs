@@ -162,7 +162,7 @@ fn endpoints(
 /// The same cluster and the same deployed members give the same pins, and they do not change once they are deployed (P1). Reverting a
 /// change before it was rolled out reverts its pins.
 #[must_use]
-pub fn settle(
+pub fn pin_members(
     cluster: &Cluster,
     settled_before: &BTreeMap<u32, MemberPin>,
     standing: &DeployedMembers,

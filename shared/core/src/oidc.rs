@@ -96,7 +96,7 @@ pub fn issuers(config: &str) -> Option<Vec<String>> {
 
 /// The issuer that tokens are issued under, if it is not the cluster's local issuer, which every controller accepts.
 #[must_use]
-pub fn signs(issuers: &[String]) -> Option<&String> {
+pub fn public_issuer(issuers: &[String]) -> Option<&String> {
     issuers.first().filter(|issuer| *issuer != LOCAL_ISSUER)
 }
 
@@ -104,7 +104,8 @@ pub fn signs(issuers: &[String]) -> Option<&String> {
 #[must_use]
 pub fn signs_locally(release: &Rendering) -> bool {
     let controller = release.roles.get(&Role::Controller);
-    controller.is_some_and(|node| issuers(&node.config).is_none_or(|issuers| signs(&issuers).is_none()))
+    controller
+        .is_some_and(|node| issuers(&node.config).is_none_or(|issuers| public_issuer(&issuers).is_none()))
 }
 
 /// The public issuer (`iss`) of `cluster`'s tokens, without a trailing slash. `None`: the installation has no issuer bucket.

@@ -33,7 +33,7 @@ pub struct Retention {
 impl ScheduledSnapshots {
     /// The schedule with as many snapshots as `one` and `other` have, each as far as it has more. Off only if both are.
     #[must_use]
-    pub fn no_fewer(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+    pub fn larger_of_each(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
         Some(Self {
             every_hours: one.every_hours.min(other.every_hours),
@@ -107,7 +107,7 @@ impl SnapshotSchedule {
 
     /// Whether the snapshot with the name `time` is of an etcd that was deleted. Whoever takes a snapshot names it, so this is for words only.
     #[must_use]
-    pub fn is_of_earlier(&self, time: &str) -> bool {
+    pub fn is_of_deleted_etcd(&self, time: &str) -> bool {
         // The names sort as the times do.
         self.earlier_until.is_some_and(|until| *time <= *until.strftime("%Y%m%dT%H%M%SZ").to_string())
     }

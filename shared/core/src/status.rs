@@ -216,7 +216,7 @@ impl Desired {
 
     /// The plan that was set aside is desired again; `None` if none was.
     #[must_use]
-    pub fn taken_up(&self) -> Option<Self> {
+    pub fn restore_set_aside(&self) -> Option<Self> {
         let SetAside { spec_version, plan, target } = self.set_aside.clone()?;
         Some(Self { spec_version, plan, target, set_aside: None, ..self.clone() })
     }

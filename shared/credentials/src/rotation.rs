@@ -75,7 +75,7 @@ impl fmt::Display for Stage {
 impl Rotation {
     /// Whether the next stage removes one of the two: certificates that it signed may still be valid.
     #[must_use]
-    pub fn lets_one_go(&self) -> bool {
+    pub fn removes_authority(&self) -> bool {
         match self.stage {
             Stage::Trust => self.aborted,
             Stage::Issue => true,
@@ -165,7 +165,7 @@ pub fn begin(manifest: &mut Manifest, name: &str, now: Timestamp) {
     manifest.rotations.insert(name.to_owned(), rotation);
 }
 
-/// Aborts the rotation of `name` in its present stage. [`entered`] completes this when bundles are sealed. `false`: it was aborted
+/// Aborts the rotation of `name` in its present stage. [`record_stage`] completes this when bundles are sealed. `false`: it was aborted
 /// already.
 ///
 /// # Errors
@@ -182,7 +182,7 @@ pub fn abort(manifest: &mut Manifest, name: &str, now: Timestamp) -> Result<bool
     match (rotation.stage, rotation.aborted) {
         (Stage::Trust | Stage::Drop, true) => return Ok(false),
         // No node presents anything signed by the new one.
-        (Stage::Trust, false) => shed(manifest, name),
+        (Stage::Trust, false) => remove_other_authority(manifest, name),
         // Nodes in this stage present certificates of the new one, and all nodes trust both.
         (Stage::Issue, _) => swap(manifest, name, Stage::Trust),
         (Stage::Drop, false) => {
@@ -201,7 +201,7 @@ pub fn abort(manifest: &mut Manifest, name: &str, now: Timestamp) -> Result<bool
     Ok(true)
 }
 
-/// Performs what [`next`] returned. [`entered`] completes this when bundles are sealed. `false`: there is nothing to do.
+/// Performs what [`next`] returned. [`record_stage`] completes this when bundles are sealed. `false`: there is nothing to do.
 pub fn step(manifest: &mut Manifest, name: &str, next: &Next, now: Timestamp) -> bool {
     let stage = match next {
         Next::Wait(_) => return false,
@@ -210,7 +210,7 @@ pub fn step(manifest: &mut Manifest, name: &str, next: &Next, now: Timestamp) ->
             Stage::Issue
         }
         Next::Drop => {
-            shed(manifest, name);
+            remove_other_authority(manifest, name);
             Stage::Drop
         }
         Next::Settle => return settle(manifest, name, Some(now)),
@@ -227,7 +227,7 @@ pub fn step(manifest: &mut Manifest, name: &str, next: &Next, now: Timestamp) ->
 
 /// Records the digests of the bundles that have the stage which `name` entered: the present ones, and those that are sealed during the
 /// stage.
-pub fn entered(cluster: &Cluster, manifest: &mut Manifest, name: &str) {
+pub fn record_stage(cluster: &Cluster, manifest: &mut Manifest, name: &str) {
     let digests = reached(cluster, name)
         .into_iter()
         .filter_map(|role| {
@@ -272,7 +272,7 @@ fn swap(manifest: &mut Manifest, name: &str, to: Stage) {
 }
 
 /// Removes the one beside `name` from what is trusted.
-fn shed(manifest: &mut Manifest, name: &str) {
+fn remove_other_authority(manifest: &mut Manifest, name: &str) {
     manifest.assets.remove(&successor(name));
     manifest.assets.remove(&predecessor(name));
 }

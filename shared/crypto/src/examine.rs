@@ -12,7 +12,7 @@ pub(crate) fn examine(key: &str, bytes: &[u8]) -> Result<ExaminedCertificate, Fl
     let pem = std::str::from_utf8(bytes).map_err(|_| flaw("it is not text, and so not PEM".to_owned()))?;
     let der = verify::der(pem).map_err(flaw)?;
     // The scan judges dates by its own thresholds.
-    let (certificate, findings) = verify::alone(key, &der, None).map_err(flaw)?;
+    let (certificate, findings) = verify::verify_single(key, &der, None).map_err(flaw)?;
     let facts = certificate.facts;
     Ok(ExaminedCertificate {
         fingerprint: facts.fingerprint,

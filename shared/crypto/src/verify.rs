@@ -93,7 +93,7 @@ pub struct Twins {
 
 /// Reads files. No content makes it fail.
 #[must_use]
-pub fn survey(files: &[File]) -> Survey {
+pub fn read_files(files: &[File]) -> Survey {
     let mut sorted = files::Sorted::default();
     let stored = Stored::from_files(files);
     let (manifest, inventory) = inventory(files, &stored, &mut sorted.findings);
@@ -127,7 +127,7 @@ pub fn survey(files: &[File]) -> Survey {
 ///
 /// # Errors
 /// If it is not a certificate. The message is for people.
-pub fn alone(
+pub fn verify_single(
     file: &str,
     der: &[u8],
     at: Option<(Timestamp, u32)>,

@@ -182,7 +182,7 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
 ///
 /// # Errors
 /// As [`ensure_with`], except for keys and stored objects.
-pub async fn foresee<O: Objects>(
+pub async fn preview_credentials<O: Objects>(
     objects: &O,
     cluster: &Cluster,
     given: &Constraints<'_>,

@@ -6,7 +6,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use slipway_core::cluster::{Architecture, Cluster, Image};
 use slipway_core::keys;
-use slipway_core::members::{DeployedMembers, settle};
+use slipway_core::members::{DeployedMembers, pin_members};
 use slipway_core::pin::Pin;
 use slipway_core::release::Rendering;
 use slipway_ports::{Objects, Parameters, Registry};
@@ -83,7 +83,7 @@ pub async fn resolve(
             }
         };
         new.pin_known(&missing);
-        new.etcd_members = settle(cluster, &old.etcd_members, etcd);
+        new.etcd_members = pin_members(cluster, &old.etcd_members, etcd);
         new.pin_addon_credentials(cluster, stands.iter().copied());
         new.former_kms_keys.extend(former_kms_key.map(str::to_owned));
         pin_agents(assets, &missing.agent, &mut new).await?;

@@ -173,7 +173,7 @@ pub struct Running {
     pub is_rehearsal: bool,
     /// What changes in the lock.
     pub upgrade: Option<Upgrade>,
-    /// Whether missing credentials are only foreseen ([`credentials::foresee`]) and not made.
+    /// Whether missing credentials are only foreseen ([`credentials::preview_credentials`]) and not made.
     pub is_preview: bool,
 }
 
@@ -393,24 +393,11 @@ async fn render_version(
     }
     let outcome = publish_plan(ports, upload, &patches, &prepared, running, site, now).await?;
     if let RenderOutcome::Planned(plan) = &outcome
-        && is_held_up(ports.assets, plan, upload, now).await?
+        && renew::is_held_up(ports.assets, plan, &upload.cluster, now).await?
     {
         renew::renew_what_runs(ports, &upload.cluster, now).await?;
     }
     Ok(outcome)
-}
-
-/// Whether the plan of `upload`, which is desired now, renews nothing in time.
-async fn is_held_up(assets: &impl Objects, plan: &Plan, upload: &Upload, now: Timestamp) -> FlowResult<bool> {
-    if plan.not_executable().is_none() && plan.renewal.deadline.is_none() {
-        // It renews nothing.
-        return Ok(false);
-    }
-    let (desired, rollout) = (keys::desired(&upload.cluster), keys::rollout(&upload.cluster));
-    let desired = store::load::<Desired>(assets, &desired).await?.value;
-    let rollout = store::load::<Rollout>(assets, &rollout).await?.value;
-    let (Some(desired), Some(rollout)) = (desired, rollout) else { return Ok(false) };
-    Ok(HeldUp::find(assets, &rollout, &desired, plan, now).await?.is_some())
 }
 
 /// The most objects of the spec bucket that are looked through for names of clusters.
@@ -574,7 +561,7 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     let known = running.node_bundles();
     let given = Constraints { known: &known, imported: &imported };
     let credentials = match running.is_preview {
-        true => credentials::foresee(ports.assets, &cluster, &given, now).await?,
+        true => credentials::preview_credentials(ports.assets, &cluster, &given, now).await?,
         false => {
             credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &cluster, &given, now).await?
         }

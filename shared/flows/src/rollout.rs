@@ -287,7 +287,7 @@ pub(crate) async fn recall(
     stored: Option<Rollout>,
 ) -> FlowResult<Rollout> {
     let pointer = store::load::<AddonsPointer>(assets, &keys::addons_pointer(cluster)).await?.value;
-    Ok(stored.unwrap_or_else(|| Rollout::new(cluster)).recalled(pointer.as_ref()))
+    Ok(stored.unwrap_or_else(|| Rollout::new(cluster)).with_stored_generation(pointer.as_ref()))
 }
 
 /// Looks at what the next decision needs, and at nothing else.
@@ -425,7 +425,7 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
         return Ok(None);
     }
     let cluster = &state.cluster;
-    let over = state.active().is_none() && state.is_spent(desired);
+    let over = state.active().is_none() && state.was_rolled_out(desired);
     let may_begin_again = |last: &Ended| last.result == RolloutResult::Failed && last.of_what_runs;
     if over && !state.last.as_ref().is_some_and(may_begin_again) {
         return Ok(None);
@@ -447,8 +447,10 @@ async fn restore_deferred_plan<A: Objects, S, G, C, B: Bus, T>(
     state: &Rollout,
     stored: &Stored<Desired>,
 ) -> FlowResult<Option<Stored<Desired>>> {
-    let over = |desired: &&Desired| state.active().is_none() && state.is_spent(desired);
-    let Some(waits) = stored.value.as_ref().filter(over).and_then(Desired::taken_up) else { return Ok(None) };
+    let over = |desired: &&Desired| state.active().is_none() && state.was_rolled_out(desired);
+    let Some(waits) = stored.value.as_ref().filter(over).and_then(Desired::restore_set_aside) else {
+        return Ok(None);
+    };
     store::save(ports.assets, &keys::desired(&state.cluster), stored, waits).await
 }
 
@@ -481,8 +483,9 @@ async fn replan<A: Objects, S, G, C, B: Bus, T>(
         Some(_) => slipway_plan::renewal_of_what_runs(&baseline, &release, &stale.policy),
         None => slipway_plan::plan(&baseline, &release, &stale.policy),
     };
-    let plan = planned.of_spec_with(stale.approval_of_spec()).with_renewal(&renewal);
-    if plan.is_empty() {
+    let plan = planned.with_spec_approval(stale.approval_of_spec()).with_renewal(&renewal);
+    // A renewal of what ran then may not be one of what runs now: the next scan makes it anew.
+    if plan.is_empty() || stale.left_behind.is_some() && !plan.is_renewal() {
         return Ok(None);
     }
     store::keep(ports.assets, &keys::plan(cluster, &plan.id), store::json(&plan)).await?;
@@ -523,7 +526,7 @@ pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Ba
         .and_then(|baseline| baseline.with_addons(addons, &releases))
         .and_then(|baseline| baseline.with_earlier(&rollout.earlier, &releases))
         .and_then(|baseline| baseline.with_unfinished(&rollout.unfinished, &releases))
-        .map(|baseline| baseline.with_whole(&releases))
+        .map(|baseline| baseline.with_refreshed(&rollout.refreshed).with_release_id(&releases))
         .map_err(|id| store::missing_object(&keys::release(cluster, &id)))
 }
 

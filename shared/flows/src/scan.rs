@@ -213,7 +213,7 @@ pub struct Foreseen {
 ///
 /// # Errors
 /// As [`scan`].
-pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
+pub async fn preview_scan<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &str,
     request: &RenewalRequest,

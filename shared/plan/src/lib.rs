@@ -96,11 +96,13 @@ pub struct Plan {
     /// Whether the release is the one that runs with other credentials for etcd and the controllers, and nothing else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_credentials: bool,
+    /// Whether it brings credentials to nodes of any role, and nothing else is to be done, also not what an earlier rollout did not complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub brings_credentials: bool,
     /// What it does to deliver renewed certificates.
     #[serde(default, skip_serializing_if = "RenewalPlan::is_none")]
     pub renewal: RenewalPlan,
-    /// In a renewal of what runs ([`renewal_of_what_runs`]): for each role, the older releases of [`Self::earlier`] that its nodes may still have
-    /// afterwards. `None`: any other plan, after which no node of a role has another release.
+    /// Of [`renewal_of_what_runs`]: for each role, the older releases of [`Self::earlier`] that nodes still have afterwards. `None`: any other plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_behind: Option<BTreeMap<Role, BTreeSet<String>>>,
 }
@@ -383,7 +385,7 @@ impl Baseline {
 
     /// Looks for the release that is deployed as a whole, whose id [`plan`] then need not compute.
     #[must_use]
-    pub fn with_whole(mut self, releases: &BTreeMap<String, Rendering>) -> Self {
+    pub fn with_release_id(mut self, releases: &BTreeMap<String, Rendering>) -> Self {
         let whole = releases.iter().find(|(_, release)| self.rendering.as_ref() == Some(*release));
         self.whole = whole.map(|(id, _)| id.clone());
         self
@@ -468,7 +470,6 @@ fn compare(baseline: &Baseline, compared: &Baseline, new: &Rendering, policy: &R
         objections: objections(compared, new, policy),
         in_use: exports::in_use(compared, new, &stacks),
         stacks,
-        nodes,
         membership: membership::compare(compared.rendering.as_ref(), new),
         minors: upgrades::compare(compared, new),
         addons: addons::compare(compared.rendering.as_ref().map(|old| &old.addons), &new.addons),
@@ -476,6 +477,8 @@ fn compare(baseline: &Baseline, compared: &Baseline, new: &Rendering, policy: &R
         policy: policy.clone(),
         spec_approval: None,
         only_credentials,
+        brings_credentials: renewal::brings_credentials(compared, new, &nodes),
+        nodes,
         renewal: RenewalPlan::default(),
         left_behind: None,
     }
@@ -490,7 +493,7 @@ impl Plan {
 
     /// The plan of a spec that says `approval` about itself.
     #[must_use]
-    pub fn of_spec_with(mut self, approval: Approval) -> Self {
+    pub fn with_spec_approval(mut self, approval: Approval) -> Self {
         self.spec_approval = (approval != self.policy.approval).then_some(approval);
         if self.spec_approval.is_some() {
             // It is part of what a person approves: the next plan may not wait for anybody.
@@ -572,7 +575,7 @@ impl NodePlan {
 impl StackPlan {
     /// What a person has to do about an orphaned stack.
     #[must_use]
-    pub const fn to_clear(&self) -> &'static str {
+    pub const fn deletion_help(&self) -> &'static str {
         match self.kind {
             StackKind::Identity => {
                 "its roles may still be assumed with the cluster's tokens: delete the stack when no pod uses them"

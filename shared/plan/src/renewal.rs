@@ -70,7 +70,23 @@ pub fn deadline(
 /// Whether `new` is what runs with other credentials for etcd and the controllers, and nothing else: no setting of a group, no tag, no value
 /// that replaces no node.
 pub(super) fn only_credentials(baseline: &Baseline, new: &Rendering) -> bool {
-    let digests = new.roles.iter().filter(|(role, _)| is_control(role));
+    differs_in_credentials(baseline, new, is_control)
+}
+
+/// [`Plan::brings_credentials`] of a plan with these `nodes`.
+pub(super) fn brings_credentials(baseline: &Baseline, new: &Rendering, nodes: &[super::NodePlan]) -> bool {
+    let is_untouched = |node: &super::NodePlan| node.action == NodeAction::Untouched;
+    let is_refreshed = |node: &super::NodePlan| node.action == NodeAction::Refresh;
+    nodes.iter().any(is_refreshed)
+        && nodes.iter().all(|node| is_untouched(node) || is_refreshed(node))
+        && baseline.unfinished.is_empty()
+        && baseline.rendering.as_ref().is_some_and(|old| old.addons == new.addons)
+        && differs_in_credentials(baseline, new, |_| true)
+}
+
+/// Whether `new` is what runs with other credentials for these roles, and nothing else.
+fn differs_in_credentials(baseline: &Baseline, new: &Rendering, of: impl Fn(&Role) -> bool) -> bool {
+    let digests = new.roles.iter().filter(|(role, _)| of(role));
     let digests = digests.map(|(role, node)| (role.clone(), node.credentials_digest.clone())).collect();
     let Some(runs) = baseline.runs() else { return false };
     if runs.roles.len() != new.roles.len() || runs.stacks.len() != new.stacks.len() {
@@ -121,6 +137,16 @@ const fn is_control(role: &Role) -> bool {
 }
 
 impl Baseline {
+    /// In which older nodes of these roles have those credentials: they were refreshed in place, and kept their older configuration.
+    #[must_use]
+    pub fn with_refreshed(mut self, refreshed: &BTreeMap<Role, String>) -> Self {
+        for (role, digest) in refreshed {
+            let older = self.earlier.get_mut(role).into_iter().flat_map(BTreeMap::values_mut).flatten();
+            older.for_each(|node| node.credentials_digest.clone_from(digest));
+        }
+        self
+    }
+
     /// What runs, without what earlier rollouts did not complete. Of nodes of etcd and of controllers that may have older releases, only the
     /// older credentials remain.
     fn without_unfinished_work(&self) -> Self {

@@ -145,7 +145,7 @@ impl Plan {
             };
             let pace = self.policy.pace(name);
             let surge = if node.weighted { 0 } else { pace.more(machines) };
-            let at_a_time = (pace.may_miss(machines) + surge).max(1);
+            let at_a_time = (pace.max_missing(machines) + surge).max(1);
             // The canary goes alone.
             let rounds = if machines > 1 { 1 + (machines - 1).div_ceil(at_a_time) } else { machines };
             let own = each.saturating_mul(i32::try_from(rounds).unwrap_or(i32::MAX));

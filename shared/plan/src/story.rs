@@ -147,7 +147,7 @@ fn stacks(plan: &Plan, story: &mut Story) {
             StackAction::Unchanged => {}
             StackAction::Orphaned => story.effects.push(format!(
                 "The stack {name}, which the spec no longer has, is orphaned: {}.",
-                stack.to_clear()
+                stack.deletion_help()
             )),
             StackAction::Create if plan.from.is_empty() => {}
             StackAction::Create => {

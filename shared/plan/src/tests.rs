@@ -478,7 +478,7 @@ fn p1_an_unchanged_release_has_the_id_that_it_was_deployed_under() {
     let deployed = |of: &Rendering| {
         let stacks = of.stacks.iter().map(|stack| (stack.name.clone(), large.id())).collect();
         let baseline = Baseline::assemble("c", &stacks, &BTreeMap::new(), &releases).unwrap();
-        baseline.with_whole(&releases)
+        baseline.with_release_id(&releases)
     };
     assert_eq!(deployed(&large).whole, Some(large.id()));
     assert_eq!(deployed(&small).whole, None);

@@ -167,7 +167,7 @@ fn stack_lines(plan: &Plan, stack: &StackPlan, text: &mut String) {
     };
     let count = stack.resources.len();
     let resources = match stack.action {
-        StackAction::Orphaned => format!(": {}", stack.to_clear()),
+        StackAction::Orphaned => format!(": {}", stack.deletion_help()),
         StackAction::Unchanged => String::new(),
         StackAction::Create | StackAction::Update | StackAction::Delete => {
             format!(" ({})", counted(count, "resource"))

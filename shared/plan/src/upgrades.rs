@@ -50,7 +50,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<MinorChange> 
 pub(super) fn unseen(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Vec<String> {
     let weighted = |role: &Role| new.roles.get(role).is_some_and(|node| node.weighted);
     let stays = |change: &MinorChange| match &change.role {
-        Role::Pool(name) => !policy.pace(name).can_move(weighted(&change.role)),
+        Role::Pool(name) => !policy.pace(name).can_replace(weighted(&change.role)),
         Role::Etcd(_) | Role::Controller | Role::Admin => false,
     };
     let found: BTreeSet<(String, String)> = compare(baseline, new)

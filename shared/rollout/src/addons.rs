@@ -66,7 +66,7 @@ impl Rollout {
     /// lost, or restored from an earlier version, continues with their generation; otherwise they would ignore everything that it tells
     /// them.
     #[must_use]
-    pub fn recalled(mut self, stored: Option<&AddonsPointer>) -> Self {
+    pub fn with_stored_generation(mut self, stored: Option<&AddonsPointer>) -> Self {
         let Some(stored) = stored.filter(|stored| stored.generation > self.generation) else { return self };
         self.generation = stored.generation;
         if self.addons.is_some() {

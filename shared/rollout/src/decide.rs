@@ -122,7 +122,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     while let Some(stage) = stage(&active) {
         let stage_is_done = match stage {
             Stage::Stacks(wave) => {
-                stacks(&mut next, &mut active, wave, observed, &mut waits, &mut effects, now);
+                stacks(&mut next, &mut active, wave, observed, &mut waits, &mut effects, newer, now);
                 active.steps.iter().all(|step| step.kind.wave() != wave || step.state == StepState::Done)
             }
             Stage::Nodes => {
@@ -181,7 +181,7 @@ fn is_held(state: &Rollout, active: &Active) -> bool {
     active.aborted.is_some() || state.paused_since().is_some()
 }
 
-/// Advances the stacks of a wave as far as the observation allows.
+/// Advances the stacks of a wave as far as the observation allows. `newer`: a newer plan waits, so none begins.
 fn stacks(
     next: &mut Rollout,
     active: &mut Active,
@@ -189,6 +189,7 @@ fn stacks(
     observed: &Observed,
     waits: &mut Waiting,
     effects: &mut Effects,
+    newer: bool,
     now: Timestamp,
 ) {
     let stopped = is_held(next, active);
@@ -200,7 +201,7 @@ fn stacks(
         // After a failure or an order to stop, nothing new starts; operations of CloudFormation in progress are completed (P10).
         let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
         let held = failed || stopped;
-        if held && step.state != StepState::Executing {
+        if held && step.state != StepState::Executing || newer && step.state == StepState::Waiting {
             continue;
         }
         // Its turn has only just come, so it was not observed. The next wake observes it.
@@ -254,6 +255,7 @@ fn forget(next: &mut Rollout, active: &Active) {
         next.orphaned.remove(&step.stack);
         next.unfinished.remove(&step.stack);
         next.earlier.remove(&step.role);
+        next.refreshed.remove(&step.role);
         next.force_after_s.remove(&step.role);
         next.left_over.remove(&step.role);
     }
@@ -275,6 +277,7 @@ fn stands(next: &mut Rollout, active: &Active, stack: &str) {
         earlier.remove(&active.target);
         if earlier.is_empty() {
             next.earlier.remove(&step.role);
+            next.refreshed.remove(&step.role);
         }
     }
 }
@@ -313,6 +316,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
     if makes_control_plane(&wanted.plan) {
         effects.extend(hand_over(state, &active));
     }
+    state.is_begun(&active);
     state.put_active(active);
     state.ignored = None;
     effects
@@ -354,8 +358,18 @@ fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> 
         steps: Vec::new(),
         unserved: false,
     };
-    state.ends_with(ended, wanted.release.id_without_credentials());
+    // It has not begun: what was stopped before stays so.
+    if !is_a_renewal(plan) {
+        state.ends_with(ended, wanted.release.id_without_credentials(), false);
+    } else {
+        state.last = Some(ended);
+    }
     vec![Effect::Publish(Event::RolloutFailed(event))]
+}
+
+/// Whether a plan renews certificates and does nothing else.
+fn is_a_renewal(plan: &slipway_plan::Plan) -> bool {
+    plan.left_behind.is_some() || plan.brings_credentials
 }
 
 fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
@@ -397,6 +411,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         aborted: None,
         skipped: BTreeSet::new(),
         left_behind: plan.left_behind.clone(),
+        renews: is_a_renewal(plan),
     }
 }
 
@@ -512,7 +527,7 @@ fn conclude(
     }
     let event = detail(next, &active, &message);
     next.unfinished.extend(end::unfinished(next, &active, observed));
-    let unserved = end::settle(next, &active, result);
+    let unserved = end::record_result(next, &active, result);
     let event = match result {
         RolloutResult::Succeeded => {
             next.remember(&active, now);
@@ -554,7 +569,7 @@ fn conclude(
         steps: active.steps,
         unserved,
     };
-    next.ends_with(ended, active.changes);
+    next.ends_with(ended, active.changes, active.renews);
     report
 }
 

@@ -202,7 +202,7 @@ impl Rollout {
 pub fn destruction_finding(rollout: &Rollout, version: &str) -> Option<Diagnostic> {
     let cluster = &rollout.cluster;
     let gone = rollout.last_destroyed().filter(|gone| gone.spec_versions.contains(version));
-    let (message, help) = match (rollout.going_in_words(), gone) {
+    let (message, help) = match (rollout.destruction_message(), gone) {
         (Some(going), _) => (
             going,
             format!(

@@ -5,10 +5,11 @@ use slipway_core::release::Rendering;
 use slipway_core::status::Desired;
 use slipway_plan::Plan;
 
-use super::{Active, Observed, Rollout, RolloutResult, Wanted};
+use super::{Active, Ended, Observed, Rollout, RolloutResult, Wanted};
 
-/// How long after its failure a renewal of what runs is tried again: each daily scan does.
-const TRIED_AGAIN: SignedDuration = SignedDuration::from_hours(20);
+/// How long after its failure a renewal of what runs is tried again. It began with a daily scan and may have failed hours later, and the next one
+/// tries again.
+const TRIED_AGAIN: SignedDuration = SignedDuration::from_hours(12);
 
 /// Whether the plan has the approval that its policy requires, or may not wait for it.
 pub(super) fn approved(state: &Rollout, wanted: &Wanted, now: Timestamp) -> bool {
@@ -22,47 +23,70 @@ pub(super) fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
 
 /// A plan starts only once, from the state that it was made for.
 pub(super) fn is_due(state: &Rollout, wanted: &Wanted, now: Timestamp) -> bool {
-    let changes = !wanted.plan.is_empty() || state.looks_again(&wanted.desired.spec_version);
+    let changes = !wanted.plan.is_empty() || state.must_check_again(&wanted.desired.spec_version);
     let fresh = state.is_start_of(&wanted.plan) && changes && !state.is_going();
     if wanted.plan.left_behind.is_some() {
-        return fresh && state.may_renew(&wanted.desired, &wanted.plan, now);
+        return fresh && state.may_renew(&wanted.desired, &wanted.plan, &wanted.release, now);
     }
     // What failed is tried again after another upload, or if a person approves a new plan. An approval may be delivered twice.
-    let has_stopped = state.has_stopped(&wanted.desired.spec_version, &wanted.release);
-    fresh && (!has_stopped || is_approved(state, wanted)) && !state.is_spent(&wanted.desired)
+    let is_blocked = state.is_blocked(&wanted.desired.spec_version, &wanted.plan, &wanted.release);
+    fresh && (!is_blocked || is_approved(state, wanted)) && !state.was_rolled_out(&wanted.desired)
 }
 
 impl Rollout {
-    /// Whether the last rollout of that upload failed or was aborted, and was to the same release but for its credentials. A plan that is
-    /// made anew from where it ended, because the event of the upload comes again late or a scan runs, has another id.
+    /// Whether the plan of that upload begins only after another upload, a patch or an upgrade, or if a person approves it, because its rollout failed
+    /// or was aborted. A plan that is made anew from where that ended, because the event of the upload comes again late or a scan runs, has another
+    /// id. One that only brings other credentials is not held up by what failed, and is by a renewal that was aborted.
     #[must_use]
-    pub fn has_stopped(&self, spec_version: &str, release: &Rendering) -> bool {
+    pub fn is_blocked(&self, spec_version: &str, plan: &Plan, release: &Rendering) -> bool {
+        let is_last = |last: &&Ended| {
+            matches!(last.result, RolloutResult::Failed | RolloutResult::Aborted)
+                && (last.spec_version.as_str(), &last.target) == (spec_version, &plan.to)
+        };
+        if self.last.as_ref().filter(is_last).is_some() {
+            return true;
+        }
+        if plan.brings_credentials {
+            let aborted = self.stopped_renewal.as_ref().filter(|stopped| stopped.aborted);
+            return aborted.is_some_and(|stopped| stopped.changes == release.id_without_credentials());
+        }
         let of_upload = self.stopped.as_ref().filter(|stopped| stopped.spec_version == spec_version);
         of_upload.is_some_and(|stopped| stopped.changes == release.id_without_credentials())
     }
 
-    /// Whether a renewal of what runs ([`slipway_plan::renewal_of_what_runs`]) may begin after the last rollout. One that failed is tried again
-    /// by itself as long as certificates expire soon (P7). After an abort, a renewal begins only then, and not the aborted one (P10).
+    /// Whether [`Self::is_blocked`] can hold for any plan.
     #[must_use]
-    pub fn may_renew(&self, desired: &Desired, plan: &Plan, now: Timestamp) -> bool {
-        let Some(last) = &self.last else { return true };
+    pub fn may_block(&self) -> bool {
+        let has_stopped =
+            |last: &Ended| matches!(last.result, RolloutResult::Failed | RolloutResult::Aborted);
+        self.stopped.is_some()
+            || self.stopped_renewal.is_some()
+            || self.last.as_ref().is_some_and(has_stopped)
+    }
+
+    /// Whether a renewal of what runs ([`slipway_plan::renewal_of_what_runs`]) may begin after the last rollout. One that failed is tried again
+    /// by itself as long as certificates expire soon (P7). One that a person aborted is not; after another abort, a renewal begins only then (P10).
+    #[must_use]
+    pub fn may_renew(&self, desired: &Desired, plan: &Plan, release: &Rendering, now: Timestamp) -> bool {
         let is_urgent = plan.urgency(now).overrides();
-        match last.result {
-            RolloutResult::Failed if last.target == plan.to => {
-                is_urgent && last.ended_at + TRIED_AGAIN <= now
-            }
-            RolloutResult::Aborted => is_urgent && last.target != plan.to,
-            RolloutResult::Failed | RolloutResult::Succeeded | RolloutResult::Superseded => {
-                !self.is_spent(desired)
-            }
+        if let Some(stopped) = &self.stopped_renewal
+            && stopped.changes == release.id_without_credentials()
+        {
+            return !stopped.aborted && is_urgent && stopped.at + TRIED_AGAIN <= now;
         }
+        let was_aborted = self.last.as_ref().is_some_and(|last| last.result == RolloutResult::Aborted);
+        (!was_aborted || is_urgent) && !self.was_rolled_out(desired)
     }
 }
 
 /// Whether a newer spec waits until the work in progress is done.
 pub(super) fn is_newer(state: &Rollout, active: &Active, observed: &Observed, now: Timestamp) -> bool {
     let wanted = observed.desired.as_ref();
-    wanted.is_some_and(|wanted| wanted.plan.to != active.target && approved(state, wanted, now))
+    // A renewal that ends an open roll early could not begin while everything is paused.
+    let is_held = |wanted: &Wanted| wanted.plan.left_behind.is_some() && state.paused_since().is_some();
+    wanted.is_some_and(|wanted| {
+        wanted.plan.to != active.target && approved(state, wanted, now) && !is_held(wanted)
+    })
 }
 
 /// Whether work that has begun holds up a newer spec. A renewal of certificates that expire soon does not wait for drains of workers, which

@@ -1,12 +1,14 @@
 //! What a rollout leaves behind when it ends.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use slipway_core::role::Role;
 use slipway_core::status::RolloutState;
 
 use super::fleet::OWNER_TAG;
-use super::{Active, Observed, Rollout, StackStatus, Step, StepState};
+use super::{Active, NodeStep, Observed, Rollout, StackStatus, Step, StepState};
 
 /// The end of a rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +46,30 @@ pub struct Stopped {
     pub changes: String,
 }
 
+/// [`Rollout::stopped_renewal`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StoppedRenewal {
+    /// [`Rendering::id_without_credentials`] of its release.
+    ///
+    /// [`Rendering::id_without_credentials`]: slipway_core::release::Rendering::id_without_credentials
+    pub changes: String,
+    /// Whether a person aborted it.
+    pub aborted: bool,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+/// An upload that was rolled out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Upload {
+    /// Version id of the spec.
+    pub spec_version: String,
+    /// Id of the plan.
+    pub plan: String,
+}
+
 /// The result of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -71,18 +97,23 @@ impl From<RolloutResult> for RolloutState {
 }
 
 impl Active {
-    /// Whether stacks are still to be created or updated, so that what is deployed changes.
+    /// Whether CloudFormation is changing a stack, or is about to, so that what is deployed changes.
     #[must_use]
-    pub fn is_at_stacks(&self) -> bool {
-        self.steps.iter().any(|step| step.state != StepState::Done)
+    pub fn changes_stacks(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.state, StepState::ChangeSet | StepState::Executing))
     }
 }
 
 impl Rollout {
-    /// A rollout has ended. `changes`: [`slipway_core::release::Rendering::id_without_credentials`] of its release. A renewal of what runs says
-    /// nothing about the upload that was rolled out before.
-    pub(super) fn ends_with(&mut self, ended: Ended, changes: String) {
-        if !ended.of_what_runs {
+    /// A rollout has ended. `changes`: [`slipway_core::release::Rendering::id_without_credentials`] of its release. `renews`: it renewed certificates and
+    /// did nothing else, which says nothing about the upload that was rolled out before.
+    pub(super) fn ends_with(&mut self, ended: Ended, changes: String, renews: bool) {
+        if renews {
+            let aborted = ended.result == RolloutResult::Aborted;
+            let has_stopped = aborted || ended.result == RolloutResult::Failed && !ended.unserved;
+            self.stopped_renewal =
+                has_stopped.then_some(StoppedRenewal { changes, aborted, at: ended.ended_at });
+        } else {
             self.stopped = match ended.result {
                 // Everything is as planned, and nothing could begin again.
                 RolloutResult::Failed if ended.unserved => None,
@@ -95,25 +126,50 @@ impl Rollout {
         self.last = Some(ended);
     }
 
+    /// `active` begins. Once stacks have its release, this is how its upload is known.
+    pub(super) fn is_begun(&mut self, active: &Active) {
+        let has_release =
+            |release: &String| self.deployed.values().chain(self.orphaned.values()).any(|has| has == release);
+        let known: BTreeMap<String, Upload> = std::mem::take(&mut self.uploads)
+            .into_iter()
+            .filter(|(release, _)| has_release(release))
+            .collect();
+        self.uploads = known;
+        let upload = Upload { spec_version: active.spec_version.clone(), plan: active.plan.clone() };
+        // A release that stacks have already keeps its upload: another one renders to the same.
+        self.uploads.entry(active.target.clone()).or_insert(upload);
+        if !active.renews || active.approved {
+            self.stopped_renewal = None;
+        }
+    }
+
     /// The work of `active` on a role is done.
     pub(super) fn completes(&mut self, active: &Active, role: &Role) {
         match active.left_behind.as_ref().and_then(|left| left.get(role)) {
-            Some(left) => self.earlier.insert(role.clone(), left.clone()),
-            None => self.earlier.remove(role),
-        };
+            Some(left) => {
+                self.earlier.insert(role.clone(), left.clone());
+                let step = active.nodes.steps.iter().find(|step| step.role == *role && !step.looks());
+                let refreshed = step.filter(|step| !step.is_skipped()).and_then(NodeStep::refreshed_to);
+                self.refreshed.extend(refreshed.map(|digest| (role.clone(), digest.to_owned())));
+            }
+            None => {
+                self.earlier.remove(role);
+                self.refreshed.remove(role);
+            }
+        }
     }
 
     /// Whether the upload with that version is looked at even if it changes nothing: after the last rollout the cluster did not serve. A
     /// daily scan plans the same version again, and does not count: it would fail again each day.
     #[must_use]
-    pub fn looks_again(&self, version: &str) -> bool {
+    pub fn must_check_again(&self, version: &str) -> bool {
         let last = self.last.as_ref().filter(|_| self.active().is_none());
         last.is_some_and(|last| last.unserved && last.spec_version != version)
     }
 }
 
 /// Remembers what runs. Returns whether only the look at the whole cluster is missing, so that the next upload has to be looked at.
-pub(super) fn settle(next: &mut Rollout, active: &Active, result: RolloutResult) -> bool {
+pub(super) fn record_result(next: &mut Rollout, active: &Active, result: RolloutResult) -> bool {
     let only_the_look_is_left = stage_is_last(active);
     // However it ends: machines that have their credentials do not get them again.
     if result == RolloutResult::Succeeded || only_the_look_is_left {
@@ -139,7 +195,7 @@ pub(super) fn unfinished(next: &Rollout, active: &Active, observed: &Observed) -
 
 /// Whether everything is as planned, and only the look at the whole cluster is not done.
 fn stage_is_last(active: &Active) -> bool {
-    !active.is_at_stacks() && active.nodes.is_closing()
+    active.steps.iter().all(|step| step.state == StepState::Done) && active.nodes.is_closing()
 }
 
 /// All stacks and nodes are as planned.

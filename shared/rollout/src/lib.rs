@@ -50,7 +50,7 @@ pub use departures::Departure;
 pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save, Which};
 pub use doing::{Doing, destruction_finding};
 pub use drain::Drain;
-pub use end::{Ended, RolloutResult, Stopped};
+pub use end::{Ended, RolloutResult, Stopped, StoppedRenewal, Upload};
 pub use errand::{Round, SentCommand};
 use fleet::GroupView;
 pub use good::Good;
@@ -93,6 +93,15 @@ pub struct Rollout {
     /// renewed meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
+    /// The last renewal of certificates, if it failed or was aborted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_renewal: Option<StoppedRenewal>,
+    /// The upload of each release that a stack has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub uploads: BTreeMap<String, Upload>,
+    /// For roles in [`Self::earlier`], the credentials that their older nodes got in place.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refreshed: BTreeMap<Role, String>,
     /// Successful rollouts, newest first: the targets of `slipway rollback`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub good: Vec<Good>,
@@ -193,6 +202,9 @@ pub struct Active {
     /// [`Plan::left_behind`]: for each role, the older releases that its nodes may still have when the work on it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_behind: Option<BTreeMap<Role, BTreeSet<String>>>,
+    /// Whether it renews certificates and does nothing else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub renews: bool,
 }
 
 /// One stack to create or update.
@@ -405,6 +417,9 @@ impl Rollout {
             doing: Doing::Idle,
             last: None,
             stopped: None,
+            stopped_renewal: None,
+            uploads: BTreeMap::new(),
+            refreshed: BTreeMap::new(),
             good: Vec::new(),
             past: Vec::new(),
             outbox: Vec::new(),
@@ -465,7 +480,7 @@ impl Rollout {
     /// Whether `desired` was already rolled out, with any result; an equal plan of a later upload was not. The spec of a destroyed cluster
     /// creates nothing any more, whatever plan it has.
     #[must_use]
-    pub fn is_spent(&self, desired: &Desired) -> bool {
+    pub fn was_rolled_out(&self, desired: &Desired) -> bool {
         let last = self.last.as_ref();
         let rolled =
             last.is_some_and(|last| last.plan == desired.plan && last.spec_version == desired.spec_version);
@@ -524,7 +539,7 @@ impl Rollout {
             }
         }
         if let Some(active) = self.active_mut() {
-            active.nodes.undeletable(stack, reason);
+            active.nodes.record_deletion_refusal(stack, reason);
         }
         if let Some(open) = self.destroy_mut() {
             open.refused(stack, reason);

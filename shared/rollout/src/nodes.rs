@@ -366,7 +366,7 @@ impl Nodes {
     }
 
     /// CloudFormation refused to delete that stack.
-    pub(super) fn undeletable(&mut self, stack: &str, reason: &str) {
+    pub(super) fn record_deletion_refusal(&mut self, stack: &str, reason: &str) {
         for step in self.steps.iter_mut().filter(|step| step.is_deleting() && step.stack == stack) {
             step.fail(reason);
         }

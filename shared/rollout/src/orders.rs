@@ -39,7 +39,8 @@ fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: T
             // twice is about the rollout before.
             let is_over = |last: &Ended| last.plan == *plan && given.at + CLOCKS_APART < last.ended_at;
             let was_obeyed = state.last.as_ref().is_some_and(is_over);
-            if desired.is_some_and(|desired| &desired.plan == plan && !state.is_spent(desired)) && !was_obeyed
+            if desired.is_some_and(|desired| &desired.plan == plan && !state.was_rolled_out(desired))
+                && !was_obeyed
             {
                 state.approved = Some(plan.clone());
             }

@@ -54,7 +54,7 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
         wanted.plan.waits_for_approval(now)
             && rollout.is_start_of(&wanted.plan)
             && !wanted.plan.is_empty()
-            && !rollout.is_spent(&wanted.desired)
+            && !rollout.was_rolled_out(&wanted.desired)
     });
     if let Some(wanted) = waits {
         let message = format!("plan {} waits for approval", wanted.plan.id);

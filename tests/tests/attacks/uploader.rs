@@ -336,7 +336,7 @@ async fn an_upload_does_not_waive_its_own_review_by_a_renewal_that_nobody_approv
         workshop.uses_newest_spec(&first);
         // The review is taken out, by itself, and a plan of that spec is rolled out.
         assert_eq!(workshop.outcome(&automatic).await, RenderOutcome::Unchanged);
-        let renewal = first.of_spec_with(Approval::Auto);
+        let renewal = first.with_spec_approval(Approval::Auto);
         workshop.assets.upload(&keys::plan(&workshop.name, &renewal.id), store::json(&renewal));
         workshop.uses_spec_of(&renewal, approved);
         let next = workshop.render(&bigger).await.plan;

@@ -45,8 +45,9 @@ async fn p7_an_upload_that_nobody_approves_holds_up_no_renewal() {
     planned(&account, now).await.unwrap();
     assert_eq!(account.desired().unwrap(), desired);
     // Afterwards the upload waits again.
-    let upload = Desired { plan: both.id, target: both.to, ..account.desired().unwrap().taken_up().unwrap() };
-    assert_eq!(account.desired().unwrap().taken_up().unwrap(), upload);
+    let upload =
+        Desired { plan: both.id, target: both.to, ..account.desired().unwrap().restore_set_aside().unwrap() };
+    assert_eq!(account.desired().unwrap().restore_set_aside().unwrap(), upload);
 
     // It is, byte for byte, what the spec that runs renders to with the renewed credentials.
     let again = account.render(&spec).await.plan;

@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use slipway_crypto::verify::{File, FileContent, Survey, survey};
+use slipway_crypto::verify::{File, FileContent, Survey, read_files};
 use slipway_ports::Secret;
 
 use crate::failure::CliError;
@@ -37,7 +37,7 @@ pub(super) fn files(dir: &Path) -> Result<Vec<File>, CliError> {
 
 /// Analyses the files; it is an error if there is no certificate.
 pub(super) fn inspect(place: &str, files: Vec<File>) -> Result<Survey, CliError> {
-    let survey = survey(&files);
+    let survey = read_files(&files);
     if survey.certificates.is_empty() && survey.findings.is_empty() {
         let problem = format!("there is no certificate in {place}");
         let help = "name a directory that `slipway render` wrote, or one with certificates in PEM";

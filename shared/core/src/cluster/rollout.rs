@@ -142,13 +142,13 @@ impl Pace {
     /// Whether a pool may have one machine less than its size for a while, or one more. A weighted group cannot surge: nobody knows how
     /// many machines one more capacity unit is.
     #[must_use]
-    pub const fn can_move(self, weighted: bool) -> bool {
-        self.may_miss(Self::MANY) > 0 || (!weighted && self.more(Self::MANY) > 0)
+    pub const fn can_replace(self, weighted: bool) -> bool {
+        self.max_missing(Self::MANY) > 0 || (!weighted && self.more(Self::MANY) > 0)
     }
 
     /// How many of `nodes` machines may be missing. If both values round to 0, it is 1: otherwise the roll would never end.
     #[must_use]
-    pub const fn may_miss(self, nodes: u32) -> u32 {
+    pub const fn max_missing(self, nodes: u32) -> u32 {
         match (self.max_unavailable.at_least(nodes), self.surge.at_most(nodes)) {
             (0, 0) => 1,
             (count, _) => count,

@@ -20,7 +20,7 @@ impl MachineArns {
 
     /// Those of the region and the account of another resource, by its ARN; `None` if that names none.
     #[must_use]
-    pub fn beside(arn: &str) -> Option<Self> {
+    pub fn from_resource_arn(arn: &str) -> Option<Self> {
         let [region, account] = region_and_account(arn)?;
         Some(Self::new(region, account))
     }
@@ -37,7 +37,7 @@ impl MachineArns {
 #[must_use]
 pub fn instance_of_arn(arn: &str) -> Option<&str> {
     let (_, instance) = arn.rsplit_once('/')?;
-    let is_its = is_instance(instance) && MachineArns::beside(arn)?.arn_of(instance) == arn;
+    let is_its = is_instance(instance) && MachineArns::from_resource_arn(arn)?.arn_of(instance) == arn;
     is_its.then_some(instance)
 }
 
@@ -66,12 +66,15 @@ mod tests {
         assert_eq!(arn("eu-west-1"), "arn:aws:ec2:eu-west-1:123456789012:instance/i-0a1b2c3d4e5f60718");
         assert!(arn("cn-north-1").starts_with("arn:aws-cn:ec2:cn-north-1:"));
         let group = "arn:aws:autoscaling:eu-west-1:123456789012:autoScalingGroup:0a-1b:autoScalingGroupName/prod-pool-a";
-        assert_eq!(MachineArns::beside(group), Some(MachineArns::new("eu-west-1", "123456789012")));
+        assert_eq!(
+            MachineArns::from_resource_arn(group),
+            Some(MachineArns::new("eu-west-1", "123456789012"))
+        );
         // A bucket is of no region, and a role of none.
         for other in
             ["", "arn:aws:s3:::assets", "arn:aws:iam::123456789012:role/a", "arn:aws:ec2:eu-west-1:1"]
         {
-            assert_eq!(MachineArns::beside(other), None, "{other}");
+            assert_eq!(MachineArns::from_resource_arn(other), None, "{other}");
         }
     }
 

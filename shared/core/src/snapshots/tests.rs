@@ -238,8 +238,8 @@ fn a_snapshot_that_is_restored_is_of_an_etcd_of_before_if_its_name_is_older_than
     for (time, of_earlier) in
         [("20251126T235959Z", true), ("20261126T095959Z", true), ("20261126T100000Z", false)]
     {
-        assert_eq!(anew.is_of_earlier(time), of_earlier, "{time}");
-        assert!(!schedule(6, at(NOW)).is_of_earlier(time));
+        assert_eq!(anew.is_of_deleted_etcd(time), of_earlier, "{time}");
+        assert!(!schedule(6, at(NOW)).is_of_deleted_etcd(time));
     }
 }
 

@@ -339,7 +339,7 @@ fn machines(
             waits.push(Wait::Other(role.clone(), node.clone(), report.at));
         } else if !report.as_asked {
             waits.push(Wait::UnderWay(role.clone(), node.clone(), report.at));
-        } else if rotation.lets_one_go() {
+        } else if rotation.removes_authority() {
             let old = report.serves.iter().filter(|(_, fingerprint)| !current.contains(fingerprint.as_str()));
             waits.extend(old.map(|(name, _)| Wait::Serves(role.clone(), node.clone(), name.clone())));
         }

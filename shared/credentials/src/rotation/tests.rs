@@ -122,7 +122,7 @@ impl Vault {
 
     fn settle_in(&mut self, name: &str) -> BTreeSet<Role> {
         let changed = self.seal();
-        entered(&self.cluster, &mut self.manifest, name);
+        record_stage(&self.cluster, &mut self.manifest, name);
         changed
     }
 

@@ -484,7 +484,7 @@ async fn a_folder_in_the_middle_of_a_rotation_is_in_order() {
                 let bytes = Secret::new(world.bucket.peek(&key).unwrap());
                 File { path, mode: 0o600, found: FileContent::Bytes(bytes), link: false }
             });
-            let survey = verify::survey(&files.collect::<Vec<_>>());
+            let survey = verify::read_files(&files.collect::<Vec<_>>());
             let findings = survey.verify(Some(&cluster), now(), 30);
             assert!(findings.is_empty(), "{name}, {stage}: {findings:#?}");
             let shown: BTreeSet<String> = survey
@@ -508,7 +508,8 @@ async fn a_folder_in_the_middle_of_a_rotation_is_in_order() {
                     found: FileContent::Bytes(Secret::new(text.into_bytes())),
                     link: false,
                 });
-                let findings = verify::survey(&files.collect::<Vec<_>>()).verify(Some(&cluster), now(), 30);
+                let findings =
+                    verify::read_files(&files.collect::<Vec<_>>()).verify(Some(&cluster), now(), 30);
                 assert!(findings.is_empty(), "{name}, {stage}, {role}: {findings:#?}");
             }
             let mut at = now();

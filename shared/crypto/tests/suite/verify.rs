@@ -10,7 +10,7 @@ use slipway_core::cluster::{Cluster, KeyAlgorithm};
 use slipway_core::role::Role;
 use slipway_credentials::{CertificateProfile, policy};
 use slipway_crypto::AwsLc;
-use slipway_crypto::verify::{File, FileContent, Layout, Survey, survey};
+use slipway_crypto::verify::{File, FileContent, Layout, Survey, read_files};
 use slipway_ports::{Crypto as _, NewAsset, Secret};
 
 use crate::common::{cluster, now, profile, signer};
@@ -57,7 +57,7 @@ fn survey_of(files: &Files) -> Survey {
             link: false,
         })
         .collect();
-    survey(&files)
+    read_files(&files)
 }
 
 /// `code file` of each finding.

@@ -156,7 +156,7 @@ pub async fn change<O: Objects, K: Keys, C: Crypto>(
                 bundles::load(&mut vault, &manifest, &roles).await?;
                 vault.store(&manifest, &made).await?;
                 bundles::seal(&vault, &mut manifest, &roles, &mut astray).await?;
-                rotation::entered(cluster, &mut manifest, name);
+                rotation::record_stage(cluster, &mut manifest, name);
                 set_roles(cluster, &mut manifest);
             }
         }

@@ -199,7 +199,7 @@ pub(super) async fn compare(
     let manual_since = manual_since(desired, rollout, &good, of_spec);
     let approval = approval(site, &good, manual_since.as_ref(), of_spec);
     let policy = RolloutPolicy { approval, ..prepared.cluster.rollout.clone() };
-    let plan = slipway_plan::plan(deployed, &prepared.rendering, &policy).of_spec_with(of_spec);
+    let plan = slipway_plan::plan(deployed, &prepared.rendering, &policy).with_spec_approval(of_spec);
     let mut renewal = renewal(prepared, deployed, now);
     if plan.needs_approval() && plan.is_renewal() && !renewal.deadline.is_none() {
         renewal = standing::limit(renewal, specs, assets, prepared, deployed, rollout, version, now).await?;
@@ -207,7 +207,7 @@ pub(super) async fn compare(
     let plan = plan.with_renewal(&renewal);
     let unchanged = match rollout.active() {
         Some(active) => active.target == plan.to,
-        None => plan.is_empty() && !rollout.looks_again(version),
+        None => plan.is_empty() && !rollout.must_check_again(version),
     };
     Ok(Compared { plan, unchanged, manual_since, approval })
 }

@@ -50,18 +50,33 @@ impl HeldUp {
         if plan.not_executable().is_some() {
             return Ok(Some(Self::NotExecutable));
         }
-        if rollout.stopped.as_ref().is_some_and(|stopped| stopped.spec_version == desired.spec_version)
-            && rollout.approved.as_ref() != Some(&plan.id)
-        {
+        if rollout.may_block() && rollout.approved.as_ref() != Some(&plan.id) {
             let key = keys::release(&rollout.cluster, &desired.target);
             let release = store::load::<Rendering>(assets, &key).await?.value;
-            if release.is_some_and(|release| rollout.has_stopped(&desired.spec_version, &release)) {
+            if release.is_some_and(|release| rollout.is_blocked(&desired.spec_version, plan, &release)) {
                 return Ok(Some(Self::Stopped));
             }
         }
         let waits = plan.waits_for_approval(now) && plan.urgency(now).overrides();
         Ok(waits.then_some(Self::Unapproved))
     }
+}
+
+/// Whether `plan`, which is desired now, renews nothing in time.
+pub(super) async fn is_held_up(
+    assets: &impl Objects,
+    plan: &Plan,
+    cluster: &str,
+    now: Timestamp,
+) -> FlowResult<bool> {
+    if plan.not_executable().is_none() && plan.renewal.deadline.is_none() {
+        // It renews nothing.
+        return Ok(false);
+    }
+    let desired = store::load::<Desired>(assets, &keys::desired(cluster)).await?.value;
+    let rollout = store::load::<Rollout>(assets, &keys::rollout(cluster)).await?.value;
+    let (Some(desired), Some(rollout)) = (desired, rollout) else { return Ok(false) };
+    Ok(HeldUp::find(assets, &rollout, &desired, plan, now).await?.is_some())
 }
 
 /// The upload of what runs.
@@ -72,21 +87,19 @@ struct Source<'r> {
 }
 
 impl<'r> Source<'r> {
-    /// The upload whose release the control plane has: of the open rollout or of one that ended early, if that had come so far, or of the last
-    /// one that succeeded. `None`: none has succeeded.
+    /// The upload whose release the control plane has, whether or not its rollout succeeded. `None`: none is known, and by another one nothing is
+    /// renewed, because certificates could lose names that clients use.
     fn of(rollout: &'r Rollout, runs: &Rendering) -> Option<Self> {
-        let good = rollout.good.first()?;
         let stack = &runs.roles.get(&Role::Controller)?.stack;
-        let release = rollout.deployed.get(stack)?;
-        let active = rollout.active().map(|one| (&one.spec_version, &one.plan, &one.target));
+        let target = rollout.deployed.get(stack)?;
+        if let Some(upload) = rollout.uploads.get(target) {
+            return Some(Self { spec_version: &upload.spec_version, plan: &upload.plan, target });
+        }
+        // A state of an earlier release of Slipway.
         let last = rollout.last.as_ref().map(|one| (&one.spec_version, &one.plan, &one.target));
-        let earlier = rollout.good.iter().map(|one| (&one.spec_version, &one.plan, &one.target));
-        let mut known = active.into_iter().chain(last).chain(earlier);
-        let (spec_version, plan, target) = known.find(|(_, _, target)| *target == release).unwrap_or((
-            &good.spec_version,
-            &good.plan,
-            &good.target,
-        ));
+        let good = rollout.good.iter().map(|one| (&one.spec_version, &one.plan, &one.target));
+        let mut known = last.into_iter().chain(good);
+        let (spec_version, plan, _) = known.find(|(_, _, of)| *of == target)?;
         Some(Self { spec_version, plan, target })
     }
 }
@@ -122,7 +135,7 @@ pub(super) async fn renew_what_runs(
     let rollout = recall(ports.assets, cluster, rollout).await?;
     // After a destruction that was aborted, a part of the cluster is missing: only the upload makes it whole.
     let is_whole = rollout.called_off().is_none() && rollout.was_destroyed().is_none();
-    let stacks_move = rollout.active().is_some_and(Active::is_at_stacks);
+    let stacks_move = rollout.active().is_some_and(Active::changes_stacks);
     if rollout.is_going() || !is_whole || stacks_move {
         return Ok(());
     }
@@ -160,7 +173,7 @@ pub(super) async fn renew_what_runs(
         known_renewal.deadline.lead_s = lead.as_secs();
     }
     let plan = slipway_plan::renewal_of_what_runs(&deployed, &prepared.rendering, &before.policy)
-        .of_spec_with(before.approval_of_spec())
+        .with_spec_approval(before.approval_of_spec())
         .with_renewal(&known_renewal);
     let stored = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
     let Some(desired) = stored.value.clone() else { return Ok(()) };
@@ -175,15 +188,15 @@ pub(super) async fn renew_what_runs(
         return Ok(());
     }
     // A plan that was rolled out, is spent, or cannot be executed has nothing to wait for.
-    let waits = rollout.good.first().is_some_and(|good| desired.plan != good.plan)
-        && !rollout.is_spent(&desired)
+    let waits = rollout.good.first().is_none_or(|good| desired.plan != good.plan)
+        && !rollout.was_rolled_out(&desired)
         && newest.is_some()
         && !matches!(held_up, Some(HeldUp::NotExecutable | HeldUp::Stopped));
     let wish = match waits {
         true => desired.after(source.spec_version, &plan.id, &plan.to),
         false => desired.replaced_by(source.spec_version, &plan.id, &plan.to),
     };
-    if plan.is_empty() || !rollout.may_renew(&wish, &plan, now) {
+    if plan.is_empty() || !rollout.may_renew(&wish, &plan, &prepared.rendering, now) {
         return Ok(());
     }
     // A rollout that is open ends early only for what cannot wait.

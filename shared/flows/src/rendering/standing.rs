@@ -202,7 +202,7 @@ async fn has_and_says_the_same(
     }
     let (known, imported) = (node_bundles(deployed), Imported::new());
     let given = Constraints { known: &known, imported: &imported };
-    match credentials::foresee(assets, &runs, &given, now).await {
+    match credentials::preview_credentials(assets, &runs, &given, now).await {
         Ok(foreseen) => Ok(of_control(&foreseen.digests) == of_control(&prepared.credentials.digests)),
         Err(error) if error.is_transient() => Err(error),
         Err(_) => Ok(false),

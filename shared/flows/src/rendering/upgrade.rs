@@ -78,7 +78,7 @@ pub(super) async fn change_of_pins(
             "nothing of the cluster has been rolled out yet, so there is nothing to upgrade".to_owned()
         ));
     };
-    if let Some(why) = rollout.going_in_words().or_else(|| rollout.gone_in_words()) {
+    if let Some(why) = rollout.destruction_message().or_else(|| rollout.destroyed_message()) {
         return Ok(Err(format!("{why}; nothing was upgraded")));
     }
     let to = match &order.back_to {

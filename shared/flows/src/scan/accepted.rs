@@ -91,7 +91,7 @@ fn schedule(wanted: Option<ScheduledSnapshots>, other: Option<&Cluster>) -> Opti
         // Nobody knows what it keeps, so nothing that any spec could keep is deleted.
         None => wanted.map(|wanted| ScheduledSnapshots { keep: Retention::MOST, ..wanted }),
     };
-    ScheduledSnapshots::no_fewer(wanted, other)
+    ScheduledSnapshots::larger_of_each(wanted, other)
 }
 
 /// Adds the members of etcd that the accepted spec no longer has and that still run: their certificates count until they are removed.

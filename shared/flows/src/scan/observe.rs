@@ -9,7 +9,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::event::PlanReference;
 use slipway_core::keys;
 use slipway_core::node::NodeStatus;
-use slipway_core::release::{StackKind, stack_name};
+use slipway_core::release::{Rendering, StackKind, stack_name};
 use slipway_core::role::Role;
 use slipway_core::status::Desired;
 use slipway_core::words::moment;
@@ -159,7 +159,8 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
 fn is_idle(rollout: &Rollout, desired: &Desired) -> bool {
     let done = rollout.last.as_ref().is_some_and(|last| last.result == RolloutResult::Succeeded);
     let reached = rollout.good.first().is_some_and(|good| good.target == desired.target);
-    done && reached && rollout.active().is_none() && rollout.paused_since().is_none()
+    let nothing_waits = rollout.stopped.is_none();
+    done && reached && nothing_waits && rollout.active().is_none() && rollout.paused_since().is_none()
 }
 
 /// How long a pause is taken for one that somebody remembers.
@@ -218,7 +219,8 @@ fn nothing_renews(cluster: &str, why: HeldUp) -> Finding {
     Finding {
         key: keys::desired(cluster),
         message: format!(
-            "the newest plan {what}, and certificates expire soon: what runs is renewed without it"
+            "the newest plan {what}, and certificates expire soon: what runs is renewed without it, unless a person aborted that, or the spec \
+             that runs is gone"
         ),
         help,
     }
@@ -469,8 +471,15 @@ async fn overdue(
         // It has a tick.
         return Ok((None, held_up));
     }
-    let begins_again = plan.left_behind.is_some() && rollout.may_renew(desired, &plan, now);
-    if rollout.is_spent(desired) && !begins_again {
+    let begins_again = match plan.left_behind {
+        Some(_) => {
+            let release =
+                store::load::<Rendering>(assets, &keys::release(name, &desired.target)).await?.value;
+            release.is_some_and(|release| rollout.may_renew(desired, &plan, &release, now))
+        }
+        None => false,
+    };
+    if rollout.was_rolled_out(desired) && !begins_again {
         // One that was refused renews nothing. Any other result was published.
         let has_stopped = |why: &HeldUp| matches!(why, HeldUp::NotExecutable | HeldUp::Stopped);
         return Ok((None, held_up.filter(has_stopped)));

@@ -2,7 +2,7 @@
 //! 401 to tokens of an issuer that they do not know.
 
 use slipway_core::cluster::Cluster;
-use slipway_core::oidc::{issuers, signs};
+use slipway_core::oidc::{issuers, public_issuer};
 use slipway_core::release::Rendering;
 use slipway_core::role::Role;
 use slipway_spec::Objection;
@@ -56,9 +56,9 @@ impl Switch {
 fn in_one_step(before: &str, after: &str) -> Option<Switch> {
     let (before, after) = (issuers(before)?, issuers(after)?);
     let missing = |issuer: Option<&String>, from: &[String]| issuer.is_some_and(|one| !from.contains(one));
-    let switch = if missing(signs(&after), &before) {
+    let switch = if missing(public_issuer(&after), &before) {
         Switch::On
-    } else if missing(signs(&before), &after) {
+    } else if missing(public_issuer(&before), &after) {
         Switch::Off
     } else {
         return None;
@@ -77,7 +77,7 @@ pub(super) fn objection(cluster: &Cluster, running: &Rendering) -> Option<Object
     let before = issuers(&running.roles.get(&Role::Controller)?.config)?;
     let switch = match &cluster.iam_roles {
         Some(roles) if roles.enabled && before.is_empty() => Switch::On,
-        None if signs(&before).is_some() => Switch::Off,
+        None if public_issuer(&before).is_some() => Switch::Off,
         Some(_) | None => return None,
     };
     Some(switch.objection())

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use slipway_core::cluster::{Cluster, EtcdMember};
-use slipway_core::members::settle;
+use slipway_core::members::pin_members;
 use slipway_core::release::Rendering;
 use slipway_core::role::Role;
 use slipway_render::fixture::{cluster, credentials, lock, site};
@@ -32,7 +32,7 @@ impl Life {
     /// As the render function does: settle, render, plan.
     fn upload(&mut self, cluster: &Cluster) -> (Rendering, Plan) {
         let baseline = self.baseline();
-        self.lock.etcd_members = settle(cluster, &self.lock.etcd_members, &baseline.etcd(false));
+        self.lock.etcd_members = pin_members(cluster, &self.lock.etcd_members, &baseline.etcd(false));
         let credentials = credentials(cluster);
         let rendering = render(&Inputs::new(cluster, &self.lock, &credentials, &site())).unwrap();
         let plan = plan(&baseline, &rendering, &cluster.rollout);
@@ -177,15 +177,15 @@ fn p1_a_change_that_is_taken_back_before_it_was_rolled_out_leaves_no_trace() {
 fn p1_what_is_on_its_way_is_not_settled_anew() {
     let (mut five, mut three) = (BTreeMap::new(), BTreeMap::new());
     // A launch with three is under way, and somebody wants five.
-    three = settle(&cluster_with_members(3), &three, &Baseline::default().etcd(false));
-    let grown = settle(&cluster_with_members(5), &three, &Baseline::default().etcd(true));
+    three = pin_members(&cluster_with_members(3), &three, &Baseline::default().etcd(false));
+    let grown = pin_members(&cluster_with_members(5), &three, &Baseline::default().etcd(true));
     assert_eq!(grown[&0], three[&0]);
     assert!(grown[&4].joins && !grown[&2].joins);
     assert_eq!(grown[&4].join_endpoints.len(), 3);
     // Whoever was asked for and is not under way is nobody to ask.
-    assert_eq!(settle(&cluster_with_members(5), &grown, &Baseline::default().etcd(true)), grown);
+    assert_eq!(pin_members(&cluster_with_members(5), &grown, &Baseline::default().etcd(true)), grown);
     // Nothing is under way: five found the cluster together.
-    five = settle(&cluster_with_members(5), &five, &Baseline::default().etcd(false));
+    five = pin_members(&cluster_with_members(5), &five, &Baseline::default().etcd(false));
     assert!(five.values().all(|pin| !pin.joins && pin.initial_cluster.len() == 5));
 }
 

@@ -274,7 +274,7 @@ impl Departure {
     }
 
     /// One more surplus machine of its group is being removed, and may be terminated first.
-    pub(crate) const fn another_surplus_goes(&mut self) {
+    pub(crate) const fn count_removed_surplus(&mut self) {
         if let Cause::Rollout(Ending::Surplus { of }) = &mut self.cause {
             *of = of.saturating_sub(1);
         }
@@ -458,7 +458,7 @@ impl Departure {
                 self.cause = Cause::AutoScaling;
                 self.drains_after_all(scene.now)
             }
-            DepartureState::Rest { .. } if self.still_goes(scene) => STAYS,
+            DepartureState::Rest { .. } if self.is_still_leaving(scene) => STAYS,
             DepartureState::Rest { .. } => self.withdraw(None, scene.now),
             DepartureState::Withdraw { .. } => self.take_back(scene, effects),
             DepartureState::Uncordon { .. } => self.uncordon(id, scene, slots, effects),
@@ -474,7 +474,7 @@ impl Departure {
         effects: &mut Vec<Effect>,
     ) -> bool {
         let now = scene.now;
-        let (still_goes, is_urgent) = (self.still_goes(scene), self.is_urgent(now));
+        let (is_still_leaving, is_urgent) = (self.is_still_leaving(scene), self.is_urgent(now));
         let DepartureState::Drain { prolonged, .. } = &mut self.state else { return STAYS };
         if hold == Hold::Hook {
             prolong(&self.group, id, prolonged, now, effects);
@@ -484,7 +484,7 @@ impl Departure {
             // group.
             return if now.duration_since(self.since) < CONSISTENT { STAYS } else { GONE };
         }
-        if !hold.must_go() && !still_goes {
+        if !hold.must_go() && !is_still_leaving {
             return self.withdraw(None, now);
         }
         // A hook waits for a resume; EC2 does not.

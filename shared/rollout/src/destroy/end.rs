@@ -15,7 +15,7 @@ use slipway_core::words::moment;
 impl Rollout {
     /// That it is being destroyed and since when, or that the destruction has stopped half-way; `None` if it is not being destroyed.
     #[must_use]
-    pub fn going_in_words(&self) -> Option<String> {
+    pub fn destruction_message(&self) -> Option<String> {
         let (open, cluster) = (self.destroy()?, &self.cluster);
         let since = moment(open.asked_at);
         Some(match open.has_stopped() {
@@ -26,7 +26,7 @@ impl Rollout {
 
     /// That it was destroyed and when, and that nothing was created since.
     #[must_use]
-    pub fn gone_in_words(&self) -> Option<String> {
+    pub fn destroyed_message(&self) -> Option<String> {
         self.was_destroyed().map(|gone| format!("{} was destroyed at {}", self.cluster, moment(gone.at)))
     }
 }

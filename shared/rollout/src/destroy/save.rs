@@ -355,7 +355,7 @@ pub(super) fn save(
                         Which::Second => GoingWaits::SnapshotTaken(taken.key),
                     }
                 }
-                Some(Err(why)) => come_to_nothing(open, inquiry, &why, observed, now),
+                Some(Err(why)) => retry_or_give_up(open, inquiry, &why, observed, now),
             }
         }
         LastSnapshot::Wanted { save: Save::Failed(why), .. } => GoingWaits::SnapshotHeld(Detail(why)),
@@ -399,7 +399,7 @@ fn finds_leader(
         }
         if machines.is_empty() {
             let why = "no member of etcd has a machine in service";
-            return come_to_nothing(open, inquiry, why, observed, now);
+            return retry_or_give_up(open, inquiry, why, observed, now);
         }
         let whom = machines.into_iter().map(|(role, id)| (role, id, Verb::EtcdHealth)).collect();
         let round = open.ask(state, whom, now, effects);
@@ -415,7 +415,7 @@ fn finds_leader(
         let why = why_not(&inquiry.round, &results);
         let why = if why.is_empty() { why } else { format!(" ({why})") };
         let why = format!("no member of etcd leads{why}");
-        return come_to_nothing(open, inquiry, &why, observed, now);
+        return retry_or_give_up(open, inquiry, &why, observed, now);
     };
     let whom = vec![(leader.role, leader.command.instance, Verb::EtcdSnapshot)];
     let round = open.ask(state, whom, now, effects);
@@ -424,7 +424,7 @@ fn finds_leader(
 }
 
 /// Tried again in a minute, but not forever. Another member may lead by then.
-fn come_to_nothing(
+fn retry_or_give_up(
     open: &mut Destroy,
     mut inquiry: Inquiry,
     why: &str,

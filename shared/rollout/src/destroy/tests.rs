@@ -321,7 +321,7 @@ fn p8_what_names_tokens_and_what_a_person_said_outlive_a_cluster_that_was_taken_
     let addons = Some(serde_json::from_value(pointer).unwrap());
     let switch = Some(crate::Switch { paused: false, at: at(2) });
     let state = Rollout { addons, switch, effects_decided: 9, ..cluster(&[]) };
-    assert_eq!(state.gone_in_words(), None);
+    assert_eq!(state.destroyed_message(), None);
     let before = state.clone();
     let decision = decided(state, open(&[("c-pool-a", GoingState::Gone)]), &Observed::default(), at(60));
     assert_eq!((decision.report.state.as_str(), decision.report.generation), ("destroyed", 4));
@@ -332,7 +332,7 @@ fn p8_what_names_tokens_and_what_a_person_said_outlive_a_cluster_that_was_taken_
     );
     // The end is published, and the tick is deleted.
     assert_eq!(next.effects_decided, 11);
-    assert_eq!(next.gone_in_words().as_deref(), Some("c was destroyed at 1970-01-01T00:01:00Z"));
+    assert_eq!(next.destroyed_message().as_deref(), Some("c was destroyed at 1970-01-01T00:01:00Z"));
 }
 
 #[test]

@@ -187,7 +187,8 @@ impl PoolRefresh {
         self.tries.choose(first);
         // Before the first worker is refreshed, no other is.
         let machines = u32::try_from(counting(group).count()).unwrap_or(u32::MAX);
-        let width = if self.done.is_empty() { 1 } else { self.pace.may_miss(machines).clamp(1, AT_A_TIME) };
+        let width =
+            if self.done.is_empty() { 1 } else { self.pace.max_missing(machines).clamp(1, AT_A_TIME) };
         let verb = Verb::Refresh { credentials: self.credentials.clone(), restart: true };
         let whom = outdated.into_iter().take(width as usize);
         let round = turn.ask(whom.map(|id| (turn.role.clone(), id.clone(), verb.clone())).collect());

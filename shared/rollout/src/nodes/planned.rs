@@ -22,7 +22,7 @@ fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {
         (NodeAction::Refresh, Role::Etcd(_) | Role::Controller | Role::Pool(_)) => Some(Work::Refresh),
         (NodeAction::Replace, Role::Etcd(_) | Role::Controller) => Some(Work::Replace),
         (NodeAction::Replace, Role::Pool(name)) => {
-            plan.policy.pace(name).can_move(weighted).then_some(Work::Replace)
+            plan.policy.pace(name).can_replace(weighted).then_some(Work::Replace)
         }
         (NodeAction::Replace | NodeAction::Refresh, Role::Admin)
         | (NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Orphaned, _) => None,

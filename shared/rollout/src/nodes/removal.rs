@@ -180,7 +180,7 @@ impl Removal {
         let held = turn.newer || !turn.may_start();
         if let Some(group) = group.filter(|_| !held) {
             let all = u32::try_from(machines.len()).unwrap_or(u32::MAX);
-            let width = self.pace.may_miss(all).max(1) as usize;
+            let width = self.pace.max_missing(all).max(1) as usize;
             let free = width.saturating_sub(self.begun.len());
             let free = free.min(turn.free_drains());
             let next = todo.iter().filter(|id| !turn.departs(id)).take(free);

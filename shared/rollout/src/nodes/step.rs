@@ -210,6 +210,24 @@ impl NodeStep {
         matches!(self.task, Task::MemberReplace(_) | Task::MemberRefresh(_))
     }
 
+    /// The credentials that its machines install in place; `None` if it does something else.
+    pub(crate) fn refreshed_to(&self) -> Option<&str> {
+        match &self.task {
+            Task::MemberRefresh(task) => Some(&task.work.credentials),
+            Task::Controllers(Controllers { work: ControllersWork::Refresh { credentials }, .. }) => {
+                Some(credentials)
+            }
+            Task::PoolRefresh(task) => Some(&task.credentials),
+            Task::MemberReplace(_)
+            | Task::Saver(_)
+            | Task::Leaver(_)
+            | Task::Controllers(_)
+            | Task::Workers(_)
+            | Task::Removal(_)
+            | Task::Closing(_) => None,
+        }
+    }
+
     /// The name of its state.
     #[must_use]
     pub fn place(&self) -> Place {

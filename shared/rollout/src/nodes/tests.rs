@@ -166,7 +166,7 @@ fn p10_that_one_stack_was_not_deleted_or_could_not_be_says_nothing_of_another_or
     nodes.not_deleted("c-pool-a");
     assert_eq!(places(&nodes), [Place::Empty, Place::Delete, Place::Done]);
     let mut nodes = all();
-    nodes.undeletable("c-pool-a", "in use");
+    nodes.record_deletion_refusal("c-pool-a", "in use");
     assert_eq!(places(&nodes), [Place::Failed, Place::Delete, Place::Done]);
     assert_eq!(nodes.failure().as_deref(), Some("pool-a: in use"));
 }

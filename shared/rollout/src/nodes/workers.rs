@@ -384,7 +384,7 @@ impl Workers {
             let surge = self.extra.still_there(group.desired);
             let wanted = if self.weighted { pool.wanted } else { group.desired.saturating_sub(surge) };
             let is_current = group.machines.get(id).is_some_and(|machine| is_current(group, machine));
-            let may = if one.is_surplus() && is_current { 0 } else { self.pace.may_miss(wanted) };
+            let may = if one.is_surplus() && is_current { 0 } else { self.pace.max_missing(wanted) };
             if pool.available.saturating_add(may) < wanted {
                 departures.remove(id);
             }
@@ -414,7 +414,7 @@ impl Workers {
         let shrinking =
             shrinking.filter(|(id, _)| turn.departures.get(*id).is_some_and(Departure::is_surplus)).count();
         let mut surplus = extra.saturating_sub(u32::try_from(shrinking).unwrap_or(u32::MAX));
-        let mut free = (pool.available + self.pace.may_miss(pool.wanted)).saturating_sub(pool.wanted);
+        let mut free = (pool.available + self.pace.max_missing(pool.wanted)).saturating_sub(pool.wanted);
         if !self.proved {
             // The canary is replaced alone until its successor is in service, also while Auto Scaling has not launched the successor, or
             // cannot.
@@ -501,7 +501,7 @@ impl Workers {
                 Idle::NewerSpec
             } else if !may_start {
                 Idle::Window { at_most_until: turn.urgent_from }
-            } else if self.pace.may_miss(pool.wanted) == 0 && self.extra.machines() == 0 {
+            } else if self.pace.max_missing(pool.wanted) == 0 && self.extra.machines() == 0 {
                 Idle::NoRoom { group: turn.group.to_owned(), max: group.max }
             } else {
                 Idle::Others
@@ -524,7 +524,7 @@ fn goes_as_surplus(begun: &Begun, turn: &mut Turn<'_>, group: &GroupView) -> End
         let still_to_go = *exit == Exit::Goes || serves(group, id);
         let one = turn.departures.get_mut(id).filter(|one| still_to_go && one.is_surplus());
         if let Some(one) = one {
-            one.another_surplus_goes();
+            one.count_removed_surplus();
             desired = desired.saturating_sub(1);
         }
     }

@@ -98,14 +98,17 @@ fn a_state_of_before_goes_on_from_the_generation_that_the_node_managers_know() {
     let state = launch(&release, &mut fake);
     let pointer = |generation| AddonsPointer { generation, ..state.addons.clone().unwrap() };
     for told in [None, Some(pointer(0)), Some(pointer(1))] {
-        assert_eq!(state.clone().recalled(told.as_ref()), state);
+        assert_eq!(state.clone().with_stored_generation(told.as_ref()), state);
     }
     let later = AddonsPointer { release: "another".to_owned(), ..pointer(7) };
-    let recalled = state.clone().recalled(Some(&later));
-    assert_eq!((recalled.generation, &recalled.addons), (7, &Some(later.clone())));
-    assert_eq!(recalled.clone().recalled(Some(&later)), recalled);
+    let with_stored_generation = state.clone().with_stored_generation(Some(&later));
+    assert_eq!(
+        (with_stored_generation.generation, &with_stored_generation.addons),
+        (7, &Some(later.clone()))
+    );
+    assert_eq!(with_stored_generation.clone().with_stored_generation(Some(&later)), with_stored_generation);
     // A lost state knows no add-ons, and not which release they are from.
-    let lost = Rollout::new("c").recalled(Some(&later));
+    let lost = Rollout::new("c").with_stored_generation(Some(&later));
     assert_eq!((lost.generation, lost.addons), (7, None));
 
     // A state that was restored while a rollout was open ends with a generation that node managers accept.
@@ -114,7 +117,7 @@ fn a_state_of_before_goes_on_from_the_generation_that_the_node_managers_know() {
     let open = decide(&state, &fake.observe(&ToObserve::default(), Some(&step)), Timestamp::UNIX_EPOCH);
     let open = Rollout { outbox: Vec::new(), ..open.next };
     assert!(open.active().is_some());
-    let (ended, report) = fake.run(open.recalled(Some(&later)), &step, None, false);
+    let (ended, report) = fake.run(open.with_stored_generation(Some(&later)), &step, None, false);
     assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert_eq!(ended.addons.map(|told| told.generation), Some(8));
     assert_eq!(ended.generation, 8);
@@ -128,7 +131,7 @@ fn a_state_of_which_the_node_managers_know_goes_on_as_it_is_while_its_rollout_is
     let open = decide(&state, &fake.observe(&ToObserve::default(), Some(&step)), Timestamp::UNIX_EPOCH).next;
     assert_eq!((open.generation, open.active().is_some()), (2, true));
     let told = AddonsPointer { generation: 2, ..state.addons.unwrap() };
-    assert_eq!(open.clone().recalled(Some(&told)), open);
+    assert_eq!(open.clone().with_stored_generation(Some(&told)), open);
 }
 
 #[test]

@@ -441,7 +441,7 @@ impl Checker {
             let of_role = self.machines.values().filter(|one| one.role == role && one.id != machine.id);
             let size = self.rules.size(&role).max(of_role.clone().count() + 1);
             let died = of_role.filter(|one| one.leaving && !mine(&one.id)).count();
-            let may = self.rules.may_miss(&role, size) + if self.faults { died } else { 0 };
+            let may = self.rules.max_missing(&role, size) + if self.faults { died } else { 0 };
             // If surge machines can replace it, this was checked when its drain began.
             let stood_in_for = self.rules.has_surge(&role) && self.drained.contains_key(&machine.id);
             if down > may && !stood_in_for {

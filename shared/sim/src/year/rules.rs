@@ -113,7 +113,7 @@ impl Rules {
 
     /// How many of the `size` machines of a pool may be missing.
     #[must_use]
-    pub fn may_miss(&self, role: &str, size: usize) -> usize {
+    pub fn max_missing(&self, role: &str, size: usize) -> usize {
         self.pools.get(role).map_or(1, |pool| count_of(pool.away, size).max(1))
     }
 

@@ -27,7 +27,7 @@ pub(crate) fn rates() -> Anyhow<()> {
     for _ in 0..RUNS {
         let started = Instant::now();
         for der in ders.iter().cycle().take(MANY) {
-            findings += verify::alone("a", der, Some((now, 30)))?.1.len();
+            findings += verify::verify_single("a", der, Some((now, 30)))?.1.len();
         }
         alone.push(started.elapsed());
     }
@@ -45,14 +45,14 @@ pub(crate) fn rates() -> Anyhow<()> {
         })
         .collect();
     let mut surveyed = measure(|| {
-        findings += verify::survey(&files).verify(None, now, 30).len();
+        findings += verify::read_files(&files).verify(None, now, 30).len();
     });
     rate("the same out of PEM files, with every signature", files.len(), &mut surveyed, "");
     if findings > 0 {
         return Err(format!("{findings} findings about certificates that are fine").into());
     }
 
-    let survey = verify::survey(&files);
+    let survey = verify::read_files(&files);
     let rows: Vec<Row> = survey
         .certificates
         .iter()

@@ -61,7 +61,7 @@ impl Departure {
     }
 
     /// Whether a machine in service is still to go: its rollout continues, or EC2 may still interrupt it.
-    pub(super) fn still_goes(&self, scene: &Scene<'_>) -> bool {
+    pub(super) fn is_still_leaving(&self, scene: &Scene<'_>) -> bool {
         match self.cause {
             Cause::Rollout(_) | Cause::AutoScaling => scene.rollout_continues,
             Cause::Interruption { .. } => self.is_urgent(scene.now),

@@ -26,7 +26,7 @@ fn looking(prepare: impl FnOnce(&mut Yard)) -> Yard {
 
 impl Yard {
     /// That release is uploaded as that version of the spec, and planned from the present state.
-    fn uploads(&mut self, release: Rendering, version: &str, policy: &RolloutPolicy) {
+    pub(super) fn uploads(&mut self, release: Rendering, version: &str, policy: &RolloutPolicy) {
         let members = super::release(&SMALL, Some((Change::Credentials, &is_member)));
         let old = [super::release(&SMALL, None), members, self.wanted.release.clone(), release.clone()];
         let releases = old.into_iter().map(|one| (one.id(), one)).collect();
@@ -81,7 +81,7 @@ fn p11_a_rollout_waits_with_a_reason_while_a_controller_says_no_and_then_succeed
     assert!(yard.sent > sent + 2 * 10, "it asks both again and again: {}", yard.sent - sent);
     yard.api_down = None;
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
-    assert!(!yard.state.looks_again("v3"));
+    assert!(!yard.state.must_check_again("v3"));
 
     // A pool that the rollout does not touch counts, too.
     let mut yard = looking(|yard| yard.unready.extend(["pool-a.1".to_owned()]));
@@ -373,9 +373,13 @@ fn p11_the_next_upload_looks_again_only_if_all_stacks_were_as_planned() {
         let mut active = yard.state.active().unwrap().clone();
         active.steps.push(serde_json::from_value(step).unwrap());
         for result in [RolloutResult::Failed, RolloutResult::Aborted] {
-            assert_eq!(crate::end::settle(&mut yard.state.clone(), &active, result), unserved, "{state}");
+            assert_eq!(
+                crate::end::record_result(&mut yard.state.clone(), &active, result),
+                unserved,
+                "{state}"
+            );
         }
-        assert!(!crate::end::settle(&mut yard.state.clone(), &active, RolloutResult::Superseded));
+        assert!(!crate::end::record_result(&mut yard.state.clone(), &active, RolloutResult::Superseded));
     }
 }
 

@@ -184,3 +184,91 @@ fn p10_a_controller_that_one_late_answer_does_not_show_takes_pods_again_after_it
     assert!(sent.is_some_and(|sent| matches!(sent.command.verb, Verb::Drain { .. })), "{:?}", yard.log);
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
 }
+
+/// P7, P10: a failed one is tried again once its certificates expire soon, and an aborted one never. Before that only what is urgent begins after an abort.
+#[test]
+fn p7_p10_a_renewal_of_what_runs_begins_after_another_rollout_as_that_has_ended() {
+    let renews = |role: &Role| !is_worker(role);
+    let now = Timestamp::from_second(1_000_000).unwrap();
+    let (soon, later) = (10, 24 * 30);
+    let ended_ago = |hours: i64| now - jiff::SignedDuration::from_hours(hours);
+    for (result, is_same, hours_ago, in_hours, begins) in [
+        (RolloutResult::Failed, true, 12, soon, true),
+        (RolloutResult::Failed, true, 11, soon, false),
+        (RolloutResult::Failed, true, 12, later, false),
+        (RolloutResult::Failed, false, 0, later, true),
+        (RolloutResult::Aborted, true, 100, soon, false),
+        (RolloutResult::Aborted, false, 0, soon, true),
+        (RolloutResult::Aborted, false, 100, later, false),
+        (RolloutResult::Succeeded, false, 0, later, true),
+        (RolloutResult::Superseded, false, 0, later, true),
+    ] {
+        let mut yard = Yard::new(&SMALL, Change::Credentials, &renews, &auto()).ends_in(in_hours);
+        yard.wanted.plan.left_behind = Some(BTreeMap::new());
+        let last = Ended {
+            plan: "another".to_owned(),
+            spec_version: "another".to_owned(),
+            target: "another".to_owned(),
+            of_what_runs: is_same,
+            result,
+            message: String::new(),
+            ended_at: ended_ago(hours_ago),
+            steps: Vec::new(),
+            unserved: false,
+        };
+        let stopped = StoppedRenewal {
+            changes: yard.wanted.release.id_without_credentials(),
+            aborted: result == RolloutResult::Aborted,
+            at: ended_ago(hours_ago),
+        };
+        let stopped_renewal = is_same.then_some(stopped);
+        let state = Rollout { last: Some(last), stopped_renewal, ..yard.state.clone() };
+        let (desired, plan, release) = (&yard.wanted.desired, &yard.wanted.plan, &yard.wanted.release);
+        let what = format!("{result:?}, the same: {is_same}, {hours_ago} h ago, expires in {in_hours} h");
+        assert_eq!(state.may_renew(desired, plan, release, now), begins, "{what}");
+        let observed = Observed { desired: Some(yard.wanted.clone()), ..Observed::default() };
+        assert_eq!(decide(&state, &observed, now).next.active().is_some(), begins, "{what}");
+    }
+}
+
+/// What a renewal leaves behind is still unfinished when it is over, and no spec that can be gone back to.
+#[test]
+fn p7_what_a_renewal_of_what_runs_leaves_behind_stays_unfinished() {
+    for leaves in [false, true] {
+        let renews = |role: &Role| !is_worker(role);
+        let mut yard = Yard::new(&SMALL, Change::Credentials, &renews, &auto());
+        let (worker, releases) = (Role::Pool("a".to_owned()), BTreeSet::from(["before".to_owned()]));
+        let behind = BTreeMap::from([(worker, releases)]);
+        let behind = if leaves { behind } else { BTreeMap::new() };
+        yard.state.earlier.clone_from(&behind);
+        yard.wanted.plan.earlier.clone_from(&behind);
+        yard.wanted.plan.left_behind = Some(behind.clone());
+        let good = yard.state.good.clone();
+        assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+        assert_eq!(yard.state.earlier, behind);
+        assert_eq!(yard.state.good == good, leaves, "{:?}", yard.state.good);
+    }
+}
+
+/// P10: an upload that was stopped does not begin again with other credentials, and does with another configuration.
+#[test]
+fn p10_an_upload_that_was_aborted_or_failed_begins_again_only_if_it_changes_something_else() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &auto());
+    yard.wake(None);
+    yard.wake(Some(Order::Abort { plan: None }));
+    assert_eq!(yard.run(), "aborted", "{}", yard.report.message);
+    let aborted = yard.wanted.release.clone();
+    let none =
+        |release: &Rendering| release.roles.keys().map(|role| (role.clone(), "k9".to_owned())).collect();
+    let renewed = aborted.clone().with_credentials(&none(&aborted));
+    assert_ne!(renewed.id(), aborted.id());
+    let version = yard.wanted.desired.spec_version.clone();
+    let mut patched = renewed.clone();
+    patched.roles.values_mut().for_each(|node| node.config_digest = "patched".to_owned());
+    yard.uploads(renewed, &version, &auto());
+    yard.wake(None);
+    assert!(yard.state.active().is_none(), "{}", yard.report.message);
+    yard.uploads(patched, &version, &auto());
+    yard.wake(None);
+    assert!(yard.state.active().is_some(), "{}", yard.report.message);
+}

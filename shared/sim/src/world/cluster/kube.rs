@@ -81,7 +81,7 @@ pub(crate) struct Workload {
     pub(crate) role: String,
     pub(crate) replicas: usize,
     /// How many of its pods may be missing; `None` if it has no budget.
-    pub(crate) may_miss: Option<usize>,
+    pub(crate) max_missing: Option<usize>,
     pub(crate) empty_dir: bool,
 }
 
@@ -177,7 +177,7 @@ impl World {
                 "search" => nodes.div_ceil(2) + 1,
                 _ => nodes.div_ceil(3),
             };
-            let may_miss = match *name {
+            let max_missing = match *name {
                 "batch" => None,
                 _ if self.chance("stubborn budget", stubborn) => Some(0),
                 _ => Some((replicas / 4).max(1)),
@@ -187,7 +187,7 @@ impl World {
                 name: ObjectName::new(namespace, *name),
                 role: role.to_owned(),
                 replicas,
-                may_miss,
+                max_missing,
                 empty_dir: *name == "batch",
             };
             self.kube(cluster).workloads.push(workload);

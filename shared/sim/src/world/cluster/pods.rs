@@ -41,7 +41,7 @@ impl Kube {
 
     fn shown(&self, pod: &Pod) -> drain::Pod {
         let workload = pod.workload.and_then(|index| self.workloads.get(index));
-        let budget = workload.filter(|workload| workload.may_miss.is_some());
+        let budget = workload.filter(|workload| workload.max_missing.is_some());
         drain::Pod {
             name: pod.name.clone(),
             uid: pod.uid.clone(),
@@ -63,7 +63,7 @@ impl Kube {
         let others = self.pods.iter().filter(|(other, one)| *other != uid && one.workload == pod.workload);
         let others = others.map(|(_, one)| (one.healthy && one.terminating.is_none(), one.since));
         let left = workload.filter(|_| pod.healthy).and_then(|workload| {
-            let wanted = workload.replicas.saturating_sub(workload.may_miss?);
+            let wanted = workload.replicas.saturating_sub(workload.max_missing?);
             Some((others.clone().filter(|(serves, _)| *serves).count(), wanted))
         });
         let siblings = others.filter(|_| forced && workload.is_some());
@@ -83,7 +83,7 @@ impl Kube {
     /// Whether the budget of a pod allows its eviction.
     pub(super) fn allows(&self, pod: &Pod) -> bool {
         let workload = pod.workload.and_then(|index| self.workloads.get(index));
-        match workload.filter(|workload| workload.may_miss.is_some()) {
+        match workload.filter(|workload| workload.max_missing.is_some()) {
             // Evicting a pod that does not serve makes nothing worse.
             Some(workload) => {
                 !pod.healthy || self.budget(&workload.name).is_none_or(|budget| budget.allowed > 0)
@@ -95,11 +95,11 @@ impl Kube {
     /// The budget of a workload, which has the workload's name.
     fn budget(&self, name: &ObjectName) -> Option<Budget> {
         let index = self.workloads.iter().position(|workload| workload.name == *name)?;
-        let may_miss = self.workloads[index].may_miss?;
+        let max_missing = self.workloads[index].max_missing?;
         let of_it: Vec<&Pod> = self.pods.values().filter(|pod| pod.workload == Some(index)).collect();
         let is_well = |pod: &&&Pod| pod.healthy && pod.terminating.is_none();
         let healthy = of_it.iter().filter(is_well).count();
-        let wanted = self.workloads[index].replicas.saturating_sub(may_miss);
+        let wanted = self.workloads[index].replicas.saturating_sub(max_missing);
         let allowed = healthy.saturating_sub(wanted);
         let pods = of_it
             .iter()

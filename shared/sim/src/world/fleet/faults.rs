@@ -63,11 +63,11 @@ impl World {
     }
 
     /// From now on so many pods of each workload of `role` may be missing. With 0, no eviction is ever allowed.
-    pub fn set_budgets(&mut self, cluster: &str, role: &str, may_miss: usize) {
+    pub fn set_budgets(&mut self, cluster: &str, role: &str, max_missing: usize) {
         let cluster = self.fleet.clusters.get_mut(cluster);
         for workload in cluster.into_iter().flat_map(|cluster| &mut cluster.kube.workloads) {
-            if workload.role == role && workload.may_miss.is_some() {
-                workload.may_miss = Some(may_miss);
+            if workload.role == role && workload.max_missing.is_some() {
+                workload.max_missing = Some(max_missing);
             }
         }
     }

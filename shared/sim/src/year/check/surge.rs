@@ -152,7 +152,7 @@ impl Checker {
         let serve = others
             .filter(|one| !self.drained.contains_key(&one.id) && self.counts_as_well(&one.id, now))
             .count();
-        let may = self.rules.may_miss(role, wanted);
+        let may = self.rules.max_missing(role, wanted);
         if serve + may < wanted {
             let what = format!(
                 "{} is drained while {serve} others of {role} serve, of {wanted}, and {may} may be missing",

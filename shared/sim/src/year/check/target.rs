@@ -128,7 +128,7 @@ struct SpentUpload {
 }
 
 /// A renewal that failed is tried again by the next daily scan; functions' clocks may differ.
-const TRIED_AGAIN: SignedDuration = SignedDuration::from_hours(19);
+const TRIED_AGAIN: SignedDuration = SignedDuration::from_hours(11);
 
 /// Whether a release differs from another one in credentials alone.
 fn differ_in_credentials(one: &Rendering, other: &Rendering) -> bool {

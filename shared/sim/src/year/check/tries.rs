@@ -72,7 +72,7 @@ impl Checker {
         let Some(role) = self.roles.get(&command.instance).cloned() else { return };
         let (any_member, mut most) = ("etcd".to_owned(), TRIES);
         let (role, machine) = match &command.verb {
-            Verb::Refresh { .. } if self.rules.may_miss(&role, self.rules.size(&role)) <= 1 => {
+            Verb::Refresh { .. } if self.rules.max_missing(&role, self.rules.size(&role)) <= 1 => {
                 (role, &command.instance)
             }
             // If several machines of a pool are asked at once, the failures of the first one count: another one may have failed beside it.
