@@ -116,7 +116,7 @@ async fn a_cluster_that_was_destroyed_is_told_as_such_by_every_verb_whatever_was
     assert_eq!(watched.code, 0, "{watched:?}");
     let last = watched.out.lines().rfind(|line| line.contains(" rollout: ")).unwrap();
     assert!(
-        last.contains("rollout: destroyed: every stack is gone; the last snapshot of etcd is stored at "),
+        last.contains("rollout: destroyed: all stacks are deleted; the last snapshot of etcd is stored at "),
         "{last}"
     );
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
