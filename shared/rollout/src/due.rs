@@ -5,7 +5,7 @@ use slipway_core::release::Rendering;
 use slipway_core::status::Desired;
 use slipway_plan::Plan;
 
-use super::{Active, Ended, Observed, Rollout, RolloutResult, Wanted};
+use super::{Active, Ended, Observed, Rollout, RolloutResult, StoppedRenewal, Wanted};
 
 /// How long after its failure a renewal of what runs is tried again. It began with a daily scan and may have failed hours later, and the next one
 /// tries again.
@@ -47,7 +47,9 @@ impl Rollout {
             return true;
         }
         if plan.brings_credentials {
-            let aborted = self.stopped_renewal.as_ref().filter(|stopped| stopped.aborted);
+            let of_upload =
+                |stopped: &&StoppedRenewal| stopped.aborted && stopped.spec_version == spec_version;
+            let aborted = self.stopped_renewal.as_ref().filter(of_upload);
             return aborted.is_some_and(|stopped| stopped.changes == release.id_without_credentials());
         }
         let of_upload = self.stopped.as_ref().filter(|stopped| stopped.spec_version == spec_version);

@@ -50,6 +50,8 @@ pub struct Stopped {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StoppedRenewal {
+    /// Version id of the spec.
+    pub spec_version: String,
     /// [`Rendering::id_without_credentials`] of its release.
     ///
     /// [`Rendering::id_without_credentials`]: slipway_core::release::Rendering::id_without_credentials
@@ -111,8 +113,12 @@ impl Rollout {
         if renews {
             let aborted = ended.result == RolloutResult::Aborted;
             let has_stopped = aborted || ended.result == RolloutResult::Failed && !ended.unserved;
-            self.stopped_renewal =
-                has_stopped.then_some(StoppedRenewal { changes, aborted, at: ended.ended_at });
+            self.stopped_renewal = has_stopped.then(|| StoppedRenewal {
+                spec_version: ended.spec_version.clone(),
+                changes,
+                aborted,
+                at: ended.ended_at,
+            });
         } else {
             self.stopped = match ended.result {
                 // Everything is as planned, and nothing could begin again.

@@ -217,6 +217,7 @@ fn p7_p10_a_renewal_of_what_runs_begins_after_another_rollout_as_that_has_ended(
             unserved: false,
         };
         let stopped = StoppedRenewal {
+            spec_version: "another".to_owned(),
             changes: yard.wanted.release.id_without_credentials(),
             aborted: result == RolloutResult::Aborted,
             at: ended_ago(hours_ago),
