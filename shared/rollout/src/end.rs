@@ -8,7 +8,7 @@ use slipway_core::role::Role;
 use slipway_core::status::RolloutState;
 
 use super::fleet::OWNER_TAG;
-use super::{Active, NodeStep, Observed, Rollout, StackStatus, Step, StepState};
+use super::{Active, Observed, Rollout, StackStatus, Step, StepState};
 
 /// The end of a rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,8 +154,7 @@ impl Rollout {
         match active.left_behind.as_ref().and_then(|left| left.get(role)) {
             Some(left) => {
                 self.earlier.insert(role.clone(), left.clone());
-                let step = active.nodes.steps.iter().find(|step| step.role == *role && !step.looks());
-                let refreshed = step.filter(|step| !step.is_skipped()).and_then(NodeStep::refreshed_to);
+                let refreshed = active.nodes.refreshed_to(role);
                 self.refreshed.extend(refreshed.map(|digest| (role.clone(), digest.to_owned())));
             }
             None => {

@@ -4,7 +4,7 @@ use serde_json::json;
 use slipway_core::release::Rendering;
 use slipway_core::status::Desired;
 
-use slipway_rollout::{Active, Doing};
+use slipway_rollout::{Active, Doing, Stopped, Upload};
 
 use super::*;
 
@@ -219,4 +219,30 @@ async fn p7_neither_an_open_roll_nor_one_that_failed_holds_up_a_renewal() {
         assert_eq!(desired.spec_version, good.spec_version);
         assert_eq!(desired.set_aside.unwrap().target, both.to);
     }
+}
+
+/// The cluster is in use, although its first rollout failed; and since then somebody uploaded what was refused.
+#[tokio::test]
+async fn p7_what_runs_is_renewed_although_no_rollout_ever_succeeded() {
+    let account = Workshop::launched(PRODUCTION).await;
+    account.uses_newest_spec(&account.desired_plan());
+    let good = account.desired().unwrap();
+    let mut state: Rollout = account.read(&keys::rollout(NAME)).unwrap();
+    let release: Rendering = account.read(&keys::release(NAME, &good.target)).unwrap();
+    let first = state.good.remove(0);
+    state.good.clear();
+    let (spec_version, changes) = (good.spec_version.clone(), release.id_without_credentials());
+    state.stopped = Some(Stopped { spec_version, changes });
+    let upload = Upload { spec_version: good.spec_version.clone(), plan: first.plan };
+    state.uploads = BTreeMap::from([(good.target.clone(), upload)]);
+    let refused = ended(&account.desired_plan(), RolloutResult::Failed, account.now);
+    state.last = Some(Ended { plan: "p".to_owned(), target: "t".to_owned(), ..refused });
+    account.assets.upload(&keys::rollout(NAME), store::json(&state));
+    let now = launch() + days(363);
+    scan(&account, now).await;
+    planned(&account, now).await.unwrap();
+    let desired = account.desired().unwrap();
+    let plan: Plan = account.read(&keys::plan(NAME, &desired.plan)).unwrap();
+    assert!(plan.is_renewal() || plan.brings_credentials, "{}", plan.to_text());
+    assert!(!plan.waits_for_approval(now) && desired.spec_version == good.spec_version);
 }

@@ -274,3 +274,20 @@ fn p7_a_renewal_of_what_runs_leaves_stacks_that_came_to_nothing_as_they_are() {
         assert_eq!((&plan.from, &plan.unfinished), (&ordinary.from, &ordinary.unfinished));
     }
 }
+
+/// P7: controllers that kept their older configuration and were refreshed in place are renewed once, and not each day.
+#[test]
+fn p7_older_nodes_that_were_refreshed_in_place_count_as_renewed() {
+    let config = json!({"flag": true});
+    let older = self::role("c-control-plane", json!({}), &config, "k1");
+    let earlier = BTreeMap::from([(Role::Controller, BTreeMap::from([("r0".to_owned(), Some(older))]))]);
+    let baseline = Baseline { earlier, ..Baseline::single_release(Some(controllers("k2"))) };
+    let plan = |baseline: &Baseline| renewal_of_what_runs(baseline, &controllers("k2"), &policy());
+    assert!(!plan(&baseline).is_empty());
+    let refreshed = baseline.with_refreshed(&BTreeMap::from([(Role::Controller, "k2".to_owned())]));
+    assert!(plan(&refreshed).is_empty(), "{}", plan(&refreshed).to_text());
+    // Their configuration still has to be replaced.
+    let ordinary = super::plan(&refreshed, &controllers("k2"), &policy());
+    assert_eq!(ordinary.nodes[0].action, NodeAction::Replace);
+    assert!(!ordinary.brings_credentials);
+}

@@ -217,6 +217,12 @@ impl Nodes {
         open.filter(is_later).map(|step| step.role.clone()).collect()
     }
 
+    /// The credentials that the machines of `role` have installed in place; `None` if they did something else, or one was skipped.
+    pub(in super::super) fn refreshed_to(&self, role: &Role) -> Option<&str> {
+        let step = self.steps.iter().find(|step| step.role == *role && !step.looks());
+        step.filter(|step| !step.is_skipped()).and_then(NodeStep::refreshed_to)
+    }
+
     /// Moves the work on a member before the step at `at`.
     pub(super) fn goes_first(&mut self, member: &Role, at: usize) {
         let is_work = |step: &NodeStep| step.changes_member() || step.work() == Work::Leave;

@@ -49,7 +49,7 @@ impl Yard {
         assert!(self.wanted.plan.is_empty());
     }
 
-    fn last_is(&self, result: RolloutResult) -> bool {
+    pub(super) fn last_is(&self, result: RolloutResult) -> bool {
         self.state.last.as_ref().is_some_and(|last| last.result == result)
     }
 

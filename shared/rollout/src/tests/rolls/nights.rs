@@ -273,3 +273,54 @@ fn p10_an_upload_that_was_aborted_or_failed_begins_again_only_if_it_changes_some
     yard.wake(None);
     assert!(yard.state.active().is_some(), "{}", yard.report.message);
 }
+
+/// A stage of a rotation, or a renewal, of an upload whose rollout failed or was aborted.
+#[test]
+fn p7_p10_a_plan_that_only_brings_credentials_is_held_up_by_its_own_abort_alone() {
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &|_| true, &auto());
+    assert!(yard.wanted.plan.brings_credentials, "{}", yard.wanted.plan.to_text());
+    let (version, changes) =
+        (yard.wanted.desired.spec_version.clone(), yard.wanted.release.id_without_credentials());
+    let now = Timestamp::from_second(yard.now).unwrap();
+    let renewal = |spec_version: &str, aborted| {
+        let spec_version = spec_version.to_owned();
+        Some(StoppedRenewal { spec_version, changes: changes.clone(), aborted, at: now })
+    };
+    yard.state.stopped = Some(Stopped { spec_version: version.clone(), changes: changes.clone() });
+    for (stopped_renewal, begins) in [
+        (None, true),
+        (renewal(&version, false), true),
+        (renewal(&version, true), false),
+        (renewal("v9", true), true),
+    ] {
+        let what = format!("{stopped_renewal:?}");
+        let state = Rollout { stopped_renewal, ..yard.state.clone() };
+        let observed = Observed { desired: Some(yard.wanted.clone()), ..Observed::default() };
+        assert_eq!(decide(&state, &observed, now).next.active().is_some(), begins, "{what}");
+    }
+}
+
+/// The state knows of which upload each deployed release is, and which renewal a person aborted, until something else begins.
+#[test]
+fn p7_p10_what_a_rollout_was_of_is_known_when_others_have_failed_since() {
+    let renews = |role: &Role| !is_worker(role);
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &renews, &auto());
+    let (plan, target) = (yard.wanted.plan.id.clone(), yard.wanted.plan.to.clone());
+    yard.wake(None);
+    yard.wake(Some(Order::Abort { plan: None }));
+    assert_eq!(yard.run(), "aborted", "{}", yard.report.message);
+    let aborted = yard.state.stopped_renewal.clone();
+    assert!(aborted.as_ref().is_some_and(|stopped| stopped.aborted), "{aborted:?}");
+    assert_eq!((&yard.state.uploads[&target].plan, &yard.state.stopped), (&plan, &None));
+    // An upload that is refused has not begun.
+    let patched = release(&SMALL, Some((Change::Machines, &is_worker)));
+    yard.uploads(patched.clone(), "v8", &auto());
+    yard.wanted.plan.objections = vec!["a minor release back".to_owned()];
+    yard.wake(None);
+    assert!(yard.last_is(RolloutResult::Failed), "{}", yard.report.message);
+    assert_eq!(yard.state.stopped_renewal, aborted);
+    yard.uploads(patched, "v9", &auto());
+    yard.wake(None);
+    assert!(yard.state.active().is_some(), "{}", yard.report.message);
+    assert_eq!(yard.state.stopped_renewal, None);
+}
