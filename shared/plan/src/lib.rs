@@ -102,7 +102,7 @@ pub struct Plan {
     /// What it does to deliver renewed certificates.
     #[serde(default, skip_serializing_if = "RenewalPlan::is_none")]
     pub renewal: RenewalPlan,
-    /// Of [`renewal_of_what_runs`]: for each role, the older releases of [`Self::earlier`] that nodes still have afterwards. `None`: any other plan.
+    /// For each role, the older releases of [`Self::earlier`] that nodes still have after a [`renewal_of_what_runs`]. `None`: another kind of plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_behind: Option<BTreeMap<Role, BTreeSet<String>>>,
 }

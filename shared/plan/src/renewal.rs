@@ -137,7 +137,7 @@ const fn is_control(role: &Role) -> bool {
 }
 
 impl Baseline {
-    /// In which older nodes of these roles have those credentials: they were refreshed in place, and kept their older configuration.
+    /// The same, but older nodes of these roles have those credentials: they were refreshed in place, and kept their older configuration.
     #[must_use]
     pub fn with_refreshed(mut self, refreshed: &BTreeMap<Role, String>) -> Self {
         for (role, digest) in refreshed {

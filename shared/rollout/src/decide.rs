@@ -122,7 +122,8 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     while let Some(stage) = stage(&active) {
         let stage_is_done = match stage {
             Stage::Stacks(wave) => {
-                stacks(&mut next, &mut active, wave, observed, &mut waits, &mut effects, newer, now);
+                let gives_way = newer && !half_out(&active);
+                stacks(&mut next, &mut active, wave, observed, &mut waits, &mut effects, gives_way, now);
                 active.steps.iter().all(|step| step.kind.wave() != wave || step.state == StepState::Done)
             }
             Stage::Nodes => {
@@ -181,7 +182,7 @@ fn is_held(state: &Rollout, active: &Active) -> bool {
     active.aborted.is_some() || state.paused_since().is_some()
 }
 
-/// Advances the stacks of a wave as far as the observation allows. `newer`: a newer plan waits, so none begins.
+/// Advances the stacks of a wave as far as the observation allows. `gives_way`: a newer plan takes over, so none begins.
 fn stacks(
     next: &mut Rollout,
     active: &mut Active,
@@ -189,7 +190,7 @@ fn stacks(
     observed: &Observed,
     waits: &mut Waiting,
     effects: &mut Effects,
-    newer: bool,
+    gives_way: bool,
     now: Timestamp,
 ) {
     let stopped = is_held(next, active);
@@ -201,7 +202,7 @@ fn stacks(
         // After a failure or an order to stop, nothing new starts; operations of CloudFormation in progress are completed (P10).
         let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
         let held = failed || stopped;
-        if held && step.state != StepState::Executing || newer && step.state == StepState::Waiting {
+        if held && step.state != StepState::Executing || gives_way && step.state == StepState::Waiting {
             continue;
         }
         // Its turn has only just come, so it was not observed. The next wake observes it.
@@ -358,11 +359,11 @@ fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> 
         steps: Vec::new(),
         unserved: false,
     };
-    // It has not begun: what was stopped before stays so.
-    if !is_a_renewal(plan) {
-        state.ends_with(ended, wanted.release.id_without_credentials(), false);
-    } else {
+    // A renewal that has not begun says nothing about the one before.
+    if is_a_renewal(plan) {
         state.last = Some(ended);
+    } else {
+        state.ends_with(ended, wanted.release.id_without_credentials(), false);
     }
     vec![Effect::Publish(Event::RolloutFailed(event))]
 }

@@ -1,10 +1,10 @@
 //! The renewal of what runs, while the newest upload has no plan that may begin (P7): it was refused, it was deleted, its plan cannot be
-//! executed, or its plan changes more than certificates and waits for an approval. What an earlier rollout did not complete is part of each
+//! executed, its rollout failed or was aborted, or its plan changes more than certificates and waits for an approval. What an earlier rollout did not complete is part of each
 //! plan of an upload, so after a failed rollout, and behind an open one, every plan changes more than certificates.
 //!
 //! A plan that waits does not begin without its approval, however soon certificates expire: nobody has approved its other changes. So the
-//! release that runs is planned once more with nothing changed but the credentials of etcd and the controllers, made for the spec that was
-//! rolled out last. The plan that waits is set aside, and desired again when the renewal is over.
+//! release that runs is planned once more with nothing changed but the credentials of etcd and the controllers, made for the upload
+//! whose release the control plane has. The plan that waits is set aside, and desired again when the renewal is over.
 
 use std::collections::BTreeMap;
 
@@ -187,7 +187,7 @@ pub(super) async fn renew_what_runs(
     if desired.plan == plan.id || desired.target == plan.to && begins_by_itself {
         return Ok(());
     }
-    // A plan that was rolled out, is spent, or cannot be executed has nothing to wait for.
+    // A plan that was rolled out, was stopped, or cannot be executed has nothing to wait for.
     let waits = rollout.good.first().is_none_or(|good| desired.plan != good.plan)
         && !rollout.was_rolled_out(&desired)
         && newest.is_some()

@@ -408,6 +408,22 @@ fn p4_a_newer_spec_waits_while_members_are_out_of_the_membership_and_their_group
     }
 }
 
+/// It would wait for ever if the stack waited for it, too.
+#[test]
+fn p4_the_stack_of_removed_members_goes_on_although_a_newer_spec_waits_and_no_other_does() {
+    let newer = wanted(&rendering(2), &Baseline::default(), Approval::Auto);
+    let stacks = ["c-etcd", "c-pool-a"].map(|name| (name, StackStatus::UpdateComplete));
+    let observed = Observed { desired: Some(newer), ..seen(&stacks) };
+    let out = node("etcd-4", json!({"leaver": {"phase": done(false)}}));
+    let begins = |name: &str, kind: &str, nodes: &[Value]| {
+        let state = rolling(&[stack(name, kind, json!("waiting"))], nodes);
+        let effects = decide(&state, &observed, NOW).effects;
+        effects.iter().any(|effect| matches!(effect, Effect::CreateChangeSet(_)))
+    };
+    assert!(begins("c-etcd", "etcd", std::slice::from_ref(&out)));
+    assert!(!begins("c-etcd", "etcd", &[]) && !begins("c-pool-a", "pool", &[out]));
+}
+
 /// Half of the nodes would stay on each release until somebody approves.
 #[test]
 fn p3_a_newer_spec_that_nobody_has_approved_ends_no_rollout() {
