@@ -317,7 +317,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
     if makes_control_plane(&wanted.plan) {
         effects.extend(hand_over(state, &active));
     }
-    state.is_begun(&active);
+    state.record_beginning(&active);
     state.put_active(active);
     state.ignored = None;
     effects

@@ -132,8 +132,8 @@ impl Rollout {
         self.last = Some(ended);
     }
 
-    /// `active` begins. Once stacks have its release, this is how its upload is known.
-    pub(super) fn is_begun(&mut self, active: &Active) {
+    /// Records that `active` begins: once stacks have its release, this is how its upload is known.
+    pub(super) fn record_beginning(&mut self, active: &Active) {
         let has_release =
             |release: &String| self.deployed.values().chain(self.orphaned.values()).any(|has| has == release);
         let known: BTreeMap<String, Upload> = std::mem::take(&mut self.uploads)
