@@ -174,7 +174,10 @@ impl Rendering {
     #[must_use]
     pub fn id_without_credentials(&self) -> String {
         let none = self.roles.keys().map(|role| (role.clone(), String::new())).collect();
-        self.clone().with_credentials(&none).id()
+        let mut other = self.clone().with_credentials(&none);
+        // Pools are in the order of the spec, or of their names.
+        other.stacks.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
+        other.id()
     }
 
     /// The stack of that name.

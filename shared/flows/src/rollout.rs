@@ -485,13 +485,15 @@ async fn replan<A: Objects, S, G, C, B: Bus, T>(
     };
     let plan = planned.with_spec_approval(stale.approval_of_spec()).with_renewal(&renewal);
     // A renewal of what ran then may not be one of what runs now: the next scan makes it anew.
-    if plan.is_empty() || stale.left_behind.is_some() && !plan.is_renewal() {
+    if stale.left_behind.is_some() && !plan.is_renewal() {
         return Ok(None);
     }
     store::keep(ports.assets, &keys::plan(cluster, &plan.id), store::json(&plan)).await?;
     let desired = Desired { plan: plan.id.clone(), ..desired.clone() };
-    // First: who dies between the two announces it twice, and not never.
-    ports.bus.publish(&[plan_ready(&plan, &desired.spec_version, now)]).await?;
+    if !plan.is_empty() {
+        // First: who dies between the two announces it twice, and not never.
+        ports.bus.publish(&[plan_ready(&plan, &desired.spec_version, now)]).await?;
+    }
     if store::save(ports.assets, &keys::desired(cluster), stored, desired.clone()).await?.is_none() {
         // A newer spec: the next wake takes that one.
         return Ok(None);
@@ -518,7 +520,7 @@ pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Ba
     let (cluster, addons, mut releases) = (&rollout.cluster, rollout.addons_release(), BTreeMap::new());
     let stacks = rollout.deployed.values().chain(rollout.orphaned.values()).map(String::as_str);
     let older = rollout.earlier.values().flatten().map(String::as_str);
-    let unfinished = rollout.unfinished.values().map(String::as_str);
+    let unfinished = rollout.unfinished.values().chain(rollout.joined_members.values()).map(String::as_str);
     for id in stacks.chain(addons).chain(older).chain(unfinished).collect::<BTreeSet<_>>() {
         releases.insert(id.to_owned(), required(assets, &keys::release(cluster, id)).await?);
     }
@@ -526,6 +528,7 @@ pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Ba
         .and_then(|baseline| baseline.with_addons(addons, &releases))
         .and_then(|baseline| baseline.with_earlier(&rollout.earlier, &releases))
         .and_then(|baseline| baseline.with_unfinished(&rollout.unfinished, &releases))
+        .and_then(|baseline| baseline.with_joined(&rollout.joined_members, &releases))
         .map(|baseline| baseline.with_refreshed(&rollout.refreshed).with_release_id(&releases))
         .map_err(|id| store::missing_object(&keys::release(cluster, &id)))
 }

@@ -28,6 +28,10 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
     let gone = old.into_iter().flat_map(|old| &old.roles).filter(|(role, _)| !new.roles.contains_key(role));
     plans.extend(gone.map(|(role, node)| {
         let (action, why) = match role.member() {
+            Some(_) if baseline.joined.contains_key(role) => (
+                NodeAction::Remove,
+                "it may have joined etcd in a rollout that could not create its group: it leaves the membership",
+            ),
             Some(_) => (
                 NodeAction::Remove,
                 "the spec no longer has it: it leaves the membership first, then its machine goes",

@@ -77,8 +77,11 @@ pub(super) fn only_credentials(baseline: &Baseline, new: &Rendering) -> bool {
 pub(super) fn brings_credentials(baseline: &Baseline, new: &Rendering, nodes: &[super::NodePlan]) -> bool {
     let is_untouched = |node: &super::NodePlan| node.action == NodeAction::Untouched;
     let is_refreshed = |node: &super::NodePlan| node.action == NodeAction::Refresh;
+    let has_lost_its_group = |node: &super::NodePlan| {
+        node.action == NodeAction::Remove && baseline.joined.contains_key(&node.role)
+    };
     nodes.iter().any(is_refreshed)
-        && nodes.iter().all(|node| is_untouched(node) || is_refreshed(node))
+        && nodes.iter().all(|node| is_untouched(node) || is_refreshed(node) || has_lost_its_group(node))
         && baseline.unfinished.is_empty()
         && baseline.rendering.as_ref().is_some_and(|old| old.addons == new.addons)
         && differs_in_credentials(baseline, new, |_| true)
@@ -105,7 +108,8 @@ fn differs_in_credentials(baseline: &Baseline, new: &Rendering, of: impl Fn(&Rol
 /// approved that, and it may be what the earlier rollout failed with.
 #[must_use]
 pub fn renewal_of_what_runs(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Plan {
-    let mut plan = super::compare(baseline, &baseline.without_unfinished_work(), new, policy);
+    let compared = baseline.without_unfinished_work().with_members_to_remove(new);
+    let mut plan = super::compare(baseline, &compared, new, policy);
     let mut left_behind = BTreeMap::new();
     for (role, releases) in &baseline.earlier {
         let has_other_config = |before: &&NodeRole| {
@@ -174,7 +178,8 @@ impl Baseline {
     pub fn runs(&self) -> Option<Rendering> {
         let mut runs = self.rendering.clone()?;
         runs.stacks.retain(|stack| !self.orphaned.contains(&stack.name));
-        runs.roles.retain(|_, node| !self.orphaned.contains(&node.stack));
+        runs.roles
+            .retain(|role, node| !self.orphaned.contains(&node.stack) && !self.joined.contains_key(role));
         Some(runs)
     }
 }
@@ -263,7 +268,9 @@ impl Plan {
                 || node.action == NodeAction::Replace && self.renewal.replaced.contains_key(&node.role)
         };
         let nodes = |node: &super::NodePlan| {
-            matches!(node.action, NodeAction::Untouched | NodeAction::Orphaned) || renews(node)
+            matches!(node.action, NodeAction::Untouched | NodeAction::Orphaned)
+                || renews(node)
+                || self.removes_joined(&node.role)
         };
         let stacks = |stack: &super::StackPlan| match stack.action {
             StackAction::Unchanged | StackAction::Orphaned | StackAction::Update => true,
@@ -275,7 +282,7 @@ impl Plan {
             && self.nodes.iter().any(renews)
             && self.nodes.iter().all(nodes)
             && self.stacks.iter().all(stacks)
-            && self.membership.is_empty()
+            && self.membership.iter().all(|change| self.removes_joined(&change.member))
             && self.addons.is_empty()
             && self.minors.is_empty()
             && self.in_use.is_empty()

@@ -328,15 +328,7 @@ fn pools_say_which_of_the_others_that_are_rolled_go_before_them() {
         ..policy()
     };
     // a is new and d is gone: nobody waits for either, and neither waits.
-    let before = Baseline {
-        releases: BTreeMap::new(),
-        orphaned: Default::default(),
-        addons: None,
-        rendering: Some(release("1", &["b", "c", "d"])),
-        whole: None,
-        earlier: BTreeMap::new(),
-        unfinished: BTreeMap::new(),
-    };
+    let before = Baseline { rendering: Some(release("1", &["b", "c", "d"])), ..Baseline::default() };
     let plan = plan(&before, &release("2", &["a", "b", "c"]), &policy);
     let waits: Vec<String> = plan
         .nodes

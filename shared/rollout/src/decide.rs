@@ -13,7 +13,7 @@ use slipway_plan::StackAction;
 
 use super::addons::{AddonStep, hand_over, makes_control_plane};
 use super::doing::Doing;
-use super::due::{approved, holds_up, is_approved, is_due, is_newer};
+use super::due::{approved, holds_up, is_approved, is_due, is_newer, readds_a_removed_member};
 use super::good::way_out;
 use super::nodes::{self, Nodes, held_by_a_pause};
 use super::order::{self, Ignored, paused};
@@ -22,10 +22,10 @@ use super::progress::{Stage, Waiting, clipped, stage, turn};
 use super::stack_step::{advance, called_off_creation, is_to_begin, is_unseen, take_back};
 use super::waits::{Published, RolloutWaits, StackWaits};
 use super::ways::{STACK, leads, step_name};
-use super::words::{aborted, detail, idle, report, succeeded, waiting};
+use super::words::{aborted, detail, half_joined, idle, report, succeeded, waiting};
 use super::{
     Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, Step, StepState, ToObserve, Wanted,
-    departures, destroy, end,
+    departures, destroy, end, withdrawal,
 };
 
 /// Stacks of one wave that are processed in parallel, so that an invocation stays bounded and CloudFormation does not throttle it.
@@ -46,6 +46,7 @@ pub fn to_observe(rollout: &Rollout, wanted: Option<&Wanted>, now: Timestamp) ->
         Some((active, Some(Stage::Stacks(_)))) => {
             let turn = turn(&active.steps).into_iter().take(AT_A_TIME);
             scope.stacks = turn.map(|step| (step.stack.clone(), active.change_set.clone())).collect();
+            withdrawal::to_observe(active, &mut scope);
         }
         Some((active, Some(Stage::Nodes))) => {
             let held = is_held(&state, active) || active.nodes.failure().is_some();
@@ -101,6 +102,9 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
         if !rollout.departures.is_empty() && next.departures.is_empty() {
             effects.push(Effect::DisarmTick);
         }
+        if let Some(wanted) = &observed.desired {
+            next.record_return(wanted, now);
+        }
         let mut report = idle(&next, observed, now);
         if let Some(words) = next.departures_in_words() {
             report.message = format!("{}; {words}", report.message);
@@ -139,13 +143,22 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                     nodes::advance(&mut active, departures, &next.cluster, observed, now, newer, held);
                 effects.append(sent);
                 waits.nodes = what;
-                next.removed_members.extend(active.nodes.removed_members().cloned());
+                if half_out(&active) {
+                    let removed = active.nodes.removed_members();
+                    let removed = removed.filter(|role| !next.joined_members.contains_key(*role)).cloned();
+                    next.removed_members.extend(removed);
+                }
                 let done = active.nodes.steps.iter().filter(|step| step.is_done());
                 for step in done.clone().filter(|step| !step.is_skipped() && step.work().renews()) {
                     next.completes(&active, &step.role);
                 }
+                // What etcd's stack has begun with it, it ends with.
+                if !half_out(&active) {
+                    let left = done.clone().filter(|step| step.work() == nodes::Work::Leave);
+                    left.for_each(|step| drop(next.joined_members.remove(&step.role)));
+                }
                 let went_on = done.count() > at;
-                forget(&mut next, &active);
+                end::forget(&mut next, &active);
                 went_on
             }
         };
@@ -212,6 +225,10 @@ fn stacks(
             effects.push(delete);
             continue;
         }
+        if let Some(view) = stack.as_ref().filter(|_| step.kind == StackKind::Etcd) {
+            effects.append(withdrawal::advance(active, &next.cluster, view.status, observed, now));
+        }
+        let step = &active.steps[at];
         let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
         let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
         let moved = advance(active, step, stack.as_ref(), change_set, failures, now);
@@ -231,6 +248,10 @@ fn stacks(
         let step = &active.steps[at];
         waits.insert_stack(step, moved.waits);
         let saved_until = active.nodes.saved_until(&step.stack);
+        if step.kind == StackKind::Etcd && moved.effects.iter().any(Effect::begins) {
+            let joins = active.joins.iter().map(|role| (role.clone(), active.target.clone()));
+            next.joined_members.extend(joins);
+        }
         for effect in moved.effects {
             match saved_until.filter(|_| matches!(effect, Effect::ExecuteChangeSet { .. })) {
                 Some(until) => effects.push_on(effect, Evidence::new(Seen::World, now).at_most_until(until)),
@@ -243,43 +264,9 @@ fn stacks(
             moved.state
         );
         if moved.state == StepState::Done {
-            stands(next, active, &step.stack);
+            end::stands(next, active, &step.stack);
         }
         active.steps[at].state = moved.state;
-    }
-}
-
-/// Deleted stacks are not part of the state any more: a plan starts without them.
-fn forget(next: &mut Rollout, active: &Active) {
-    for step in active.nodes.gone() {
-        next.deployed.remove(&step.stack);
-        next.orphaned.remove(&step.stack);
-        next.unfinished.remove(&step.stack);
-        next.earlier.remove(&step.role);
-        next.refreshed.remove(&step.role);
-        next.force_after_s.remove(&step.role);
-        next.left_over.remove(&step.role);
-    }
-}
-
-/// A stack is at the target from now on; its nodes are not yet.
-fn stands(next: &mut Rollout, active: &Active, stack: &str) {
-    // An orphaned stack belongs to the cluster again; its nodes still have the release that it was left with.
-    let orphaned = next.orphaned.remove(stack);
-    next.unfinished.remove(stack);
-    let before = next.deployed.insert(stack.to_owned(), active.target.clone()).or(orphaned);
-    if active.steps.iter().any(|step| step.stack == stack && step.kind == StackKind::Etcd) {
-        next.removed_members.clear();
-    }
-    let of_stack = active.nodes.steps.iter().filter(|step| step.stack == stack && step.work().renews());
-    for step in of_stack.filter(|step| !step.is_done()) {
-        let earlier = next.earlier.entry(step.role.clone()).or_default();
-        earlier.extend(before.clone());
-        earlier.remove(&active.target);
-        if earlier.is_empty() {
-            next.earlier.remove(&step.role);
-            next.refreshed.remove(&step.role);
-        }
     }
 }
 
@@ -300,6 +287,8 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
     state.generation += 1;
     state.published = None;
     let mut active = open(state.generation, wanted, now);
+    // Of these only a renewal of what runs still knows (`readds_a_removed_member`): they are no members any more.
+    active.nodes.members.retain(|role, _| !state.removed_members.contains(role));
     active.nodes.had_left_over(&state.left_over);
     active.approved = is_approved(state, wanted);
     if !active.approved {
@@ -321,20 +310,6 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
     state.put_active(active);
     state.ignored = None;
     effects
-}
-
-/// Why the plan may not keep a member that may have been removed from etcd while its group still exists: the member would have no vote, and
-/// nothing would let it join again.
-fn readds_a_removed_member(state: &Rollout, wanted: &Wanted) -> Option<String> {
-    let out = state.removed_members.iter().filter(|role| wanted.release.roles.contains_key(*role));
-    let out: Vec<String> = out.map(ToString::to_string).collect();
-    (!out.is_empty()).then(|| {
-        format!(
-            "{} may have been removed from etcd's membership already, because a rollout stopped while it removed members: nothing is touched. Upload the \
-             spec without them first, and with them when that is rolled out: they then join anew",
-            out.join(", ")
-        )
-    })
 }
 
 /// Ends a rollout before it begins: nothing was changed, and the message says why.
@@ -413,6 +388,8 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         skipped: BTreeSet::new(),
         left_behind: plan.left_behind.clone(),
         renews: is_a_renewal(plan),
+        joins: plan.joining_members().cloned().collect(),
+        withdrawal: None,
     }
 }
 
@@ -456,14 +433,15 @@ fn conclude(
     let newer = is_newer(next, &active, observed, now);
 
     let ended = if active.aborted.is_some() {
-        (!in_flight).then(|| (RolloutResult::Aborted, aborted(&active, &failures)))
+        (!in_flight).then(|| (RolloutResult::Aborted, aborted(&active, &failures) + &half_joined(next)))
     } else if done && paused_since.is_none() {
         // The add-ons follow, so a pause holds this, too.
         Some((RolloutResult::Succeeded, succeeded(&active)))
     } else if !failures.is_empty() && !in_flight {
-        Some((RolloutResult::Failed, format!("{}{}", failures.join("; "), way_out(next, &active))))
+        let failed = failures.join("; ");
+        Some((RolloutResult::Failed, format!("{failed}{}{}", half_joined(next), way_out(next, &active))))
     } else if newer && !in_flight && !holds_up(next, &active, observed, now) && !half_out(&active) {
-        Some((RolloutResult::Superseded, "a newer spec was uploaded; its plan follows".to_owned()))
+        Some((RolloutResult::Superseded, "a newer plan takes its place, and follows".to_owned()))
     } else {
         None
     };
@@ -528,6 +506,7 @@ fn conclude(
     }
     let event = detail(next, &active, &message);
     next.unfinished.extend(end::unfinished(next, &active, observed));
+    end::record_half_deleted(next, &active, observed);
     let unserved = end::record_result(next, &active, result);
     let event = match result {
         RolloutResult::Succeeded => {
@@ -557,7 +536,8 @@ fn conclude(
     if let Some(open) = next.destroy_mut() {
         open.saves_again(now);
     }
-    next.approved = None;
+    // The newer plan may be approved already.
+    next.approved.take_if(|approved| *approved == active.plan);
     next.has_ended(&active.plan, Some(&active), (result, &message), now);
     let ended = Ended {
         plan: active.plan,

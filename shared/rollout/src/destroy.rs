@@ -401,6 +401,8 @@ pub(super) fn decide(
     let went = |going: &Going| !before.contains(going);
     if open.stacks.iter().filter(gone).any(|going| is_etcd(going) && went(going)) {
         next.etcd_gone_at = Some(now);
+        next.removed_members.clear();
+        next.joined_members.clear();
     }
     for going in open.stacks.iter().filter(gone) {
         let stood = next.deployed.remove(&going.stack).or_else(|| next.orphaned.remove(&going.stack));

@@ -81,13 +81,47 @@ impl Rollout {
     }
 }
 
+/// Why the plan may not keep a member that may have been removed from etcd while its group still exists: the member would have no vote, and
+/// nothing would let it join again.
+pub(super) fn readds_a_removed_member(state: &Rollout, wanted: &Wanted) -> Option<String> {
+    // A renewal of what runs leaves them as they are.
+    if wanted.plan.left_behind.is_some() {
+        return None;
+    }
+    let out = state.removed_members.iter().filter(|role| wanted.release.roles.contains_key(*role));
+    let out: Vec<String> = out.map(ToString::to_string).collect();
+    (!out.is_empty()).then(|| {
+        format!(
+            "{} may have been removed from etcd's membership already, because a rollout stopped while it removed members: nothing is touched. Upload the \
+             spec without them first, and with them when that is rolled out: they then join anew",
+            out.join(", ")
+        )
+    })
+}
+
+/// Whether nothing but the open rollout keeps the plan from beginning, as far as is known before it is made anew.
+fn could_begin(state: &Rollout, wanted: &Wanted, now: Timestamp) -> bool {
+    let Wanted { desired, plan, release } = wanted;
+    if plan.not_executable().is_some() || readds_a_removed_member(state, wanted).is_some() {
+        return false;
+    }
+    if plan.left_behind.is_some() {
+        return state.may_renew(desired, plan, release, now);
+    }
+    !state.is_blocked(&desired.spec_version, plan, release) || is_approved(state, wanted)
+}
+
 /// Whether a newer spec waits until the work in progress is done.
 pub(super) fn is_newer(state: &Rollout, active: &Active, observed: &Observed, now: Timestamp) -> bool {
     let wanted = observed.desired.as_ref();
     // A renewal that ends an open roll early could not begin while everything is paused.
     let is_held = |wanted: &Wanted| wanted.plan.left_behind.is_some() && state.paused_since().is_some();
+    // A plan that changes nothing needs no approval to begin, and one to end what was approved: what the open rollout has done by then is undone
+    // by the plan after it, which waits for approval.
+    let changes_approved = |wanted: &Wanted| !wanted.plan.is_empty() || !wanted.plan.needs_approval();
     wanted.is_some_and(|wanted| {
-        wanted.plan.to != active.target && approved(state, wanted, now) && !is_held(wanted)
+        let may_end = is_approved(state, wanted) || changes_approved(wanted) && approved(state, wanted, now);
+        wanted.plan.to != active.target && may_end && !is_held(wanted) && could_begin(state, wanted, now)
     })
 }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use slipway_core::release::StackKind;
 use slipway_core::role::Role;
 use slipway_core::status::RolloutState;
 
 use super::fleet::OWNER_TAG;
-use super::{Active, Observed, Rollout, StackStatus, Step, StepState};
+use super::{Active, Observed, Rollout, StackStatus, Step, StepState, Wanted};
 
 /// The end of a rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,8 +112,9 @@ impl Rollout {
     /// did nothing else, which says nothing about the upload that was rolled out before.
     pub(super) fn ends_with(&mut self, ended: Ended, changes: String, renews: bool) {
         if renews {
-            let aborted = ended.result == RolloutResult::Aborted;
-            let has_stopped = aborted || ended.result == RolloutResult::Failed && !ended.unserved;
+            // An order to destroy the cluster ends a renewal, too, and says nothing about it.
+            let aborted = ended.result == RolloutResult::Aborted && !self.is_going();
+            let has_stopped = !ended.unserved && (aborted || ended.result == RolloutResult::Failed);
             self.stopped_renewal = has_stopped.then(|| StoppedRenewal {
                 spec_version: ended.spec_version.clone(),
                 changes,
@@ -122,7 +124,7 @@ impl Rollout {
         } else {
             self.stopped = match ended.result {
                 // Everything is as planned, and nothing could begin again.
-                RolloutResult::Failed if ended.unserved => None,
+                RolloutResult::Failed | RolloutResult::Aborted if ended.unserved => None,
                 RolloutResult::Failed | RolloutResult::Aborted => {
                     Some(Stopped { spec_version: ended.spec_version.clone(), changes })
                 }
@@ -130,6 +132,33 @@ impl Rollout {
             };
         }
         self.last = Some(ended);
+    }
+
+    /// Records that the newest upload changes nothing, if it came after a rollout that did not succeed: a person went back to what runs, and nothing
+    /// of what had stopped can begin any more.
+    pub(super) fn record_return(&mut self, wanted: &Wanted, now: Timestamp) {
+        let (desired, plan) = (&wanted.desired, &wanted.plan);
+        let is_other = |last: &&Ended| {
+            last.result != RolloutResult::Succeeded
+                && !last.unserved
+                && last.spec_version != desired.spec_version
+        };
+        let changes_nothing = plan.is_empty() && plan.left_behind.is_none() && self.is_start_of(plan);
+        if !changes_nothing || self.last.as_ref().filter(is_other).is_none() {
+            return;
+        }
+        self.stopped = None;
+        self.last = Some(Ended {
+            plan: plan.id.clone(),
+            spec_version: desired.spec_version.clone(),
+            target: plan.to.clone(),
+            of_what_runs: false,
+            result: RolloutResult::Succeeded,
+            message: "nothing to roll out: everything is already as the newest spec says".to_owned(),
+            ended_at: now,
+            steps: Vec::new(),
+            unserved: false,
+        });
     }
 
     /// Records that `active` begins: once stacks have its release, this is how its upload is known.
@@ -184,6 +213,44 @@ pub(super) fn record_result(next: &mut Rollout, active: &Active, result: Rollout
     matches!(result, RolloutResult::Failed | RolloutResult::Aborted) && only_the_look_is_left
 }
 
+/// Deleted stacks are not part of the state any more: a plan starts without them.
+pub(super) fn forget(next: &mut Rollout, active: &Active) {
+    for step in active.nodes.gone() {
+        next.deployed.remove(&step.stack);
+        next.orphaned.remove(&step.stack);
+        next.unfinished.remove(&step.stack);
+        next.earlier.remove(&step.role);
+        next.refreshed.remove(&step.role);
+        next.force_after_s.remove(&step.role);
+        next.left_over.remove(&step.role);
+    }
+}
+
+/// A stack is at the target from now on; its nodes are not yet.
+pub(super) fn stands(next: &mut Rollout, active: &Active, stack: &str) {
+    // An orphaned stack belongs to the cluster again; its nodes still have the release that it was left with.
+    let orphaned = next.orphaned.remove(stack);
+    next.unfinished.remove(stack);
+    let before = next.deployed.insert(stack.to_owned(), active.target.clone()).or(orphaned);
+    if active.steps.iter().any(|step| step.stack == stack && step.kind == StackKind::Etcd) {
+        // A renewal of what runs keeps the groups of members that an earlier rollout has removed.
+        if active.left_behind.is_none() {
+            next.removed_members.clear();
+        }
+        next.joined_members.clear();
+    }
+    let of_stack = active.nodes.steps.iter().filter(|step| step.stack == stack && step.work().renews());
+    for step in of_stack.filter(|step| !step.is_done()) {
+        let earlier = next.earlier.entry(step.role.clone()).or_default();
+        earlier.extend(before.clone());
+        earlier.remove(&active.target);
+        if earlier.is_empty() {
+            next.earlier.remove(&step.role);
+            next.refreshed.remove(&step.role);
+        }
+    }
+}
+
 /// The stacks that an ended rollout was creating and that exist, with its release.
 pub(super) fn unfinished(next: &Rollout, active: &Active, observed: &Observed) -> Vec<(String, String)> {
     let creates = |step: &&Step| step.state != StepState::Done && !next.standing().contains_key(&step.stack);
@@ -196,6 +263,18 @@ pub(super) fn unfinished(next: &Rollout, active: &Active, observed: &Observed) -
     };
     let steps = active.steps.iter().filter(creates).filter(exists);
     steps.map(|step| (step.stack.clone(), active.target.clone())).collect()
+}
+
+/// Stacks of removed pools that could not be deleted: nobody knows what there is of them, so a plan creates them again or deletes the rest.
+pub(super) fn record_half_deleted(next: &mut Rollout, active: &Active, observed: &Observed) {
+    let failed = |stack: &String| {
+        let view = observed.stacks.get(stack).and_then(Option::as_ref);
+        view.is_some_and(|view| view.status == StackStatus::DeleteFailed)
+    };
+    for stack in active.nodes.removed_stacks().filter(|stack| failed(stack)) {
+        let stood = next.deployed.remove(stack).or_else(|| next.orphaned.remove(stack));
+        next.unfinished.extend(stood.map(|release| (stack.clone(), release)));
+    }
 }
 
 /// Whether everything is as planned, and only the look at the whole cluster is not done.

@@ -31,6 +31,7 @@ pub mod states;
 mod tests;
 mod waits;
 mod ways;
+mod withdrawal;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +65,7 @@ pub use outbox::{EffectOutcome, Evidence, FRESH, Pending, Seen};
 pub use past::Past;
 pub use stack_step::Unseen;
 use waits::Published;
+pub use withdrawal::Withdrawal;
 
 /// `clusters/<name>/rollout.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -138,6 +140,10 @@ pub struct Rollout {
     /// them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub removed_members: BTreeSet<Role>,
+    /// Members that may have joined etcd while the update of its stack that was to create their groups has not succeeded, with the release that
+    /// wanted them. The next plan removes them from etcd, or its spec has them, and they join anew.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub joined_members: BTreeMap<Role, String>,
     /// Seconds after which a drain of a pool's machine may use force, from the newest spec that was begun.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub force_after_s: BTreeMap<Role, u32>,
@@ -205,6 +211,12 @@ pub struct Active {
     /// Whether it renews certificates and does nothing else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub renews: bool,
+    /// Members that join etcd as soon as its stack is updated.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub joins: BTreeSet<Role>,
+    /// Their removal, while CloudFormation rolls that update back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawal: Option<Withdrawal>,
 }
 
 /// One stack to create or update.
@@ -432,6 +444,7 @@ impl Rollout {
             unfinished: BTreeMap::new(),
             departures: BTreeMap::new(),
             removed_members: BTreeSet::new(),
+            joined_members: BTreeMap::new(),
             force_after_s: BTreeMap::new(),
             left_over: BTreeMap::new(),
             destroyed_before: None,
@@ -474,6 +487,7 @@ impl Rollout {
         plan.from == self.standing()
             && plan.earlier == self.earlier
             && plan.unfinished == self.unfinished
+            && plan.joined == self.joined_members
             && plan.addons_from.as_deref() == self.addons_release()
     }
 
@@ -492,6 +506,7 @@ impl Rollout {
     fn unsent(&mut self, token: &str, reason: &str) {
         if let Some(active) = self.active_mut() {
             active.nodes.unsent(token, reason);
+            active.withdrawal.iter_mut().for_each(|one| one.not_sent(token));
         }
         self.departures.values_mut().for_each(|one| one.was_refused(token, reason));
         if let Some(open) = self.destroy_mut() {
@@ -504,6 +519,7 @@ impl Rollout {
     fn not_sent(&mut self, token: &str) {
         if let Some(active) = self.active_mut() {
             active.nodes.not_sent(token);
+            active.withdrawal.iter_mut().for_each(|one| one.not_sent(token));
         }
         self.departures.values_mut().for_each(|one| one.not_sent(token));
         if let Some(open) = self.destroy_mut() {

@@ -502,7 +502,12 @@ pub(super) fn advance(
         if !held {
             nodes.note_override(&role, now);
         }
-        let (urgency, urgent_from) = (nodes.urgency_of(&role, now), nodes.urgent_from(&role));
+        let urgent_from = nodes.urgent_from(&role);
+        // Until the last of the members has left, and etcd's stack is without them, the newer plan cannot begin.
+        let leaves = nodes.steps[at].work() == Work::Leave && nodes.removed_members().next().is_some();
+        let newest = observed.desired.as_ref().filter(|_| newer && leaves);
+        let newest = newest.map(|wanted| wanted.plan.urgency(now)).filter(|urgency| urgency.overrides());
+        let urgency = newest.unwrap_or_else(|| nodes.urgency_of(&role, now));
         // A role may have two steps: an answer to one must not count for the other.
         let token = format!("{cluster} {} {} {at}", active.change_set, active.started_at);
         let later = nodes.later_members(at);

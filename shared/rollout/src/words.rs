@@ -49,6 +49,19 @@ pub(super) fn aborted(active: &Active, failures: &[String]) -> String {
     )
 }
 
+/// What becomes of members that may have joined etcd and have lost their groups.
+pub(super) fn half_joined(rollout: &Rollout) -> String {
+    let members: Vec<String> = rollout.joined_members.keys().map(ToString::to_string).collect();
+    if members.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; {} may be in etcd's membership without a machine, and until that is repaired no member can be replaced or renewed: the next rollout \
+         removes them from the membership, unless its spec has them and they join anew",
+        members.join(", ")
+    )
+}
+
 pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Report {
     let waits = observed.desired.as_ref().filter(|wanted| {
         wanted.plan.waits_for_approval(now)

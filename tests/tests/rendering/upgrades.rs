@@ -11,7 +11,7 @@ use slipway_flows::rendering::{RenderOutcome, UpgradeOrder, earlier_pins};
 use slipway_flows::store;
 use slipway_plan::Plan;
 use slipway_render::lock::Lock;
-use slipway_rollout::{Ended, Given, Good, Order, Rollout, RolloutResult};
+use slipway_rollout::{Ended, Given, Good, Order, Rollout, RolloutResult, Stopped};
 use slipway_sim::mortal::Life;
 use slipway_tests::workshop::{Workshop, rolled_out};
 
@@ -255,6 +255,17 @@ async fn a_spec_with_a_schedule_has_its_pins_looked_up_when_they_are_old_and_not
             .assets
             .upload(&keys::rollout(NAME), store::json(&Rollout { last: Some(last), ..rollout.clone() }));
         assert_eq!(orders(&account, 30).await, [], "{result:?}");
+    }
+    let newest = account.desired().unwrap().spec_version;
+    for (spec_version, expected) in [(newest.as_str(), 0), ("another", 1)] {
+        let stopped = Stopped { spec_version: spec_version.to_owned(), changes: String::new() };
+        let state = Rollout { stopped: Some(stopped), ..rollout.clone() };
+        account.assets.upload(&keys::rollout(NAME), store::json(&state));
+        assert_eq!(
+            orders(&account, 30).await.len(),
+            expected,
+            "{spec_version}: a person may have gone back to what runs"
+        );
     }
     account.assets.upload(&keys::rollout(NAME), store::json(&rollout));
     let waits = account.fork();

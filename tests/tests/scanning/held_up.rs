@@ -167,6 +167,12 @@ async fn p7_members_that_only_an_unapproved_spec_lacks_are_renewed() {
     let scanned = scan(&account, late).await;
     let stands = |name: &str| scanned.standings.iter().any(|one| one.name == name);
     assert!(stands("etcd-peer-2") && !stands("etcd-peer-4"));
+    // If that rollout then stops, the others are renewed without them.
+    planned(&account, late).await.unwrap();
+    let plan: Plan = account.read(&keys::plan(NAME, &account.desired().unwrap().plan)).unwrap();
+    assert!(plan.is_renewal() && plan.left_behind.is_some(), "{}", plan.to_text());
+    let actions = actions(&plan);
+    assert_eq!((actions["etcd-4"], actions["etcd-2"]), (NodeAction::Untouched, NodeAction::Replace));
 }
 
 /// A person approved that a pool is rolled, and that rollout is open for weeks, or has failed. Every plan of the upload contains the rest of it.

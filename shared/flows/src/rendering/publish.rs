@@ -52,8 +52,10 @@ pub(super) async fn publish_plan(
         let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
         let rollout = recall(ports.assets, cluster, rollout).await?;
         let unfinished = running.baseline.unfinished.iter().map(|(stack, (release, _))| (stack, release));
+        let joined = running.baseline.joined.iter().map(|(role, (release, _))| (role, release));
         let known = rollout.standing() == running.baseline.releases
             && rollout.unfinished.iter().eq(unfinished)
+            && rollout.joined_members.iter().eq(joined)
             && rollout.addons_release() == running.baseline.addons.as_deref();
         let deployed = match known {
             true => Cow::Borrowed(&running.baseline),

@@ -57,7 +57,8 @@ impl HeldUp {
                 return Ok(Some(Self::Stopped));
             }
         }
-        let waits = plan.waits_for_approval(now) && plan.urgency(now).overrides();
+        let is_approved = rollout.approved.as_ref() == Some(&plan.id);
+        let waits = !is_approved && plan.waits_for_approval(now) && plan.urgency(now).overrides();
         Ok(waits.then_some(Self::Unapproved))
     }
 }
@@ -153,7 +154,9 @@ pub(super) async fn renew_what_runs(
     let (known, imported) = (standing::node_bundles(&deployed), Imported::new());
     let given = Constraints { known: &known, imported: &imported };
     let made = credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &spec, &given, now).await?;
-    let digests = standing::of_control(&made.digests);
+    let mut digests = standing::of_control(&made.digests);
+    // They are no members any more, and their machines go with the next update of etcd's stack.
+    digests.retain(|role, _| !rollout.removed_members.contains(role));
     let prepared = Prepared {
         cluster: spec,
         text_sha256: String::new(),

@@ -17,7 +17,7 @@ use slipway_credentials::renewal::{Finding, Planned, Reported, State, Stored, re
 use slipway_credentials::{Manifest, manifest, policy};
 use slipway_plan::Plan;
 use slipway_ports::{Crypto, Listing, Objects};
-use slipway_rollout::{Rollout, RolloutResult};
+use slipway_rollout::{Rollout, RolloutResult, Stopped};
 
 use super::ScanPorts;
 use super::accepted::{Accepted, accepted, keep_members};
@@ -159,7 +159,8 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
 fn is_idle(rollout: &Rollout, desired: &Desired) -> bool {
     let done = rollout.last.as_ref().is_some_and(|last| last.result == RolloutResult::Succeeded);
     let reached = rollout.good.first().is_some_and(|good| good.target == desired.target);
-    let nothing_waits = rollout.stopped.is_none();
+    let is_of_another = |stopped: &Stopped| stopped.spec_version != desired.spec_version;
+    let nothing_waits = rollout.stopped.as_ref().is_none_or(is_of_another);
     done && reached && nothing_waits && rollout.active().is_none() && rollout.paused_since().is_none()
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use roxmltree::{Document, ParsingOptions};
 use serde_json::json;
 use slipway_core::cluster::{Approval, GroupSize};
-use slipway_core::release::{Installed, NodeRole};
+use slipway_core::release::{AddonSet, Installed, NodeRole};
 
 use super::super::*;
 use crate::tests::stack;

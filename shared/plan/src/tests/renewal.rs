@@ -176,6 +176,11 @@ fn p7_a_renewal_is_one_in_any_order_of_stacks_and_beside_an_orphaned_stack() {
         all
     };
     let (old, new) = (both("k1", ["c-pool-a", "c-pool-b"]), both("k2", ["c-pool-b", "c-pool-a"]));
+    assert_eq!(
+        old.id_without_credentials(),
+        new.id_without_credentials(),
+        "an abort of one counts for the other"
+    );
     let plan = manual_plan(&old, &new).with_renewal(&known());
     assert!(!plan.waits_for_approval(before_the_end(LEAD_H)), "{}", plan.summary());
 
@@ -273,6 +278,42 @@ fn p7_a_renewal_of_what_runs_leaves_stacks_that_came_to_nothing_as_they_are() {
         assert!(plan.is_renewal() && !plan.waits_for_approval(late), "{}", plan.to_text());
         assert_eq!((&plan.from, &plan.unfinished), (&ordinary.from, &ordinary.unfinished));
     }
+}
+
+/// P7: as long as etcd has a member without a machine, nothing of it can be renewed.
+#[test]
+fn p7_a_renewal_removes_members_that_joined_in_a_rollout_that_was_rolled_back_and_waits_for_no_approval() {
+    let late = before_the_end(LEAD_H);
+    let manual = RolloutPolicy { approval: Approval::Manual, ..policy() };
+    let member = |credentials: &str| self::role("c-etcd", json!({}), &json!({}), credentials);
+    let with = |credentials: &str| {
+        let mut all = controllers(credentials);
+        all.roles.insert(Role::Etcd(0), member(credentials));
+        all
+    };
+    let joined = BTreeMap::from([(Role::Etcd(1), ("r1".to_owned(), member("k1")))]);
+    let baseline = Baseline { joined, ..Baseline::single_release(Some(with("k1"))) };
+    let removal = (Role::Etcd(1), NodeAction::Remove);
+    for plan in [super::plan, renewal_of_what_runs] {
+        let plan = plan(&baseline, &with("k2"), &manual).with_renewal(&known());
+        assert!(plan.is_renewal() && !plan.waits_for_approval(late), "{}", plan.to_text());
+        assert!(plan.nodes.iter().any(|node| (node.role.clone(), node.action) == removal));
+        assert_eq!(plan.joined, BTreeMap::from([(Role::Etcd(1), "r1".to_owned())]));
+    }
+    let plan = super::plan(&baseline, &with("k2"), &manual);
+    assert!(plan.brings_credentials);
+    // Nothing is renewed: a person may see to it.
+    let plan = super::plan(&baseline, &with("k1"), &manual).with_renewal(&known());
+    assert!(!plan.is_empty() && plan.waits_for_approval(late), "{}", plan.to_text());
+    // The spec has it: it joins anew, and somebody has to approve that.
+    let mut two = with("k2");
+    two.roles.insert(Role::Etcd(1), member("k2"));
+    let plan = super::plan(&baseline, &two, &manual).with_renewal(&known());
+    assert!(
+        plan.joining_members().eq([&Role::Etcd(1)]) && plan.waits_for_approval(late),
+        "{}",
+        plan.to_text()
+    );
 }
 
 /// P7: controllers that kept their older configuration and were refreshed in place are renewed once, and not each day.

@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use slipway_core::node::{EtcdMemberHealth, LeaderMoved, MemberRemoved, Verb};
+use slipway_core::node::{EtcdHealth, EtcdMemberHealth, LeaderMoved, MemberRemoved, Verb};
 use slipway_core::role::Role;
 
 use super::super::errand::{Round, SentCommand};
@@ -242,7 +242,8 @@ fn verify(round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
     };
     let mut answers = without_those_out(turn, answers);
     answers.remove(turn.role);
-    let dangers = danger::of_member(None, &answers);
+    let mut dangers = danger::of_member(None, &answers);
+    dangers.retain(|danger| !is_of_lost_member(danger, turn));
     if dangers.is_empty() {
         return Move::Done { skipped: false };
     }
@@ -298,6 +299,48 @@ impl Leaver {
     }
 }
 
+/// Whether the other members can do without it. As a learner it has no vote. Of members that are to be removed and have lost their groups, nothing
+/// is expected; then those that stay must be a majority without it and them.
+fn may_be_removed(answers: &Answers, turn: &Turn<'_>) -> bool {
+    let name = turn.role.to_string();
+    let stays = |role: &Role| turn.staying.contains_key(role);
+    let serving: Vec<&EtcdHealth> = answers
+        .iter()
+        .filter(|(role, _)| stays(role))
+        .filter_map(|(_, answer)| answer.as_ref().ok().filter(|health| health.serving))
+        .collect();
+    let lists_a_learner =
+        |health: &&EtcdHealth| health.members.iter().any(|member| member.name == name && member.learner);
+    let is_learner = serving.iter().any(lists_a_learner);
+    let may_be_ignored = |danger: &Danger| match danger {
+        Danger::LearnerInMembership(member) if *member == name => true,
+        // It counts all members as voters.
+        Danger::NoneToSpare { .. } => is_learner,
+        _ => is_of_lost_member(danger, turn),
+    };
+    let (ignored, dangers): (Vec<Danger>, Vec<Danger>) =
+        danger::of_member(Some(turn.role), answers).into_iter().partition(may_be_ignored);
+    let voters = |health: &&EtcdHealth| {
+        health.members.iter().filter(|member| !member.learner && member.name != name).count()
+    };
+    let voters = serving.iter().map(voters).max().unwrap_or_default();
+    dangers.is_empty() && (ignored.is_empty() || serving.len() > voters / 2)
+}
+
+/// Whether a danger comes from a member that is to be removed and whose group does not exist.
+fn is_of_lost_member(danger: &Danger, turn: &Turn<'_>) -> bool {
+    let is_lost = |role: &Role| {
+        let group = turn.members.get(role).filter(|_| !turn.staying.contains_key(role));
+        group.and_then(|group| turn.observed.groups.get(group)).is_some_and(Option::is_none)
+    };
+    let is_named = |name: &str| turn.members.keys().any(|role| role.to_string() == name && is_lost(role));
+    match danger {
+        Danger::SilentMember { role, .. } => is_lost(role),
+        Danger::LearnerInMembership(member) | Danger::Unreachable { member, .. } => is_named(member),
+        _ => false,
+    }
+}
+
 fn check(
     own: Option<String>,
     round: Round,
@@ -321,7 +364,7 @@ fn check(
     let checks = |round| LeaverState::Check { machine: own.clone(), round };
     // An unhealthy member may be removed, if the others can do without it.
     let dangers = danger::of_member(None, &answers);
-    if !dangers.is_empty() && !danger::of_member(Some(turn.role), &answers).is_empty() {
+    if !dangers.is_empty() && !may_be_removed(&answers, turn) {
         if gives_way(&answers, since, turn) {
             return Move::Stay(LeaverState::Look, Waits::Dangers(dangers));
         }

@@ -223,6 +223,11 @@ impl Nodes {
         step.filter(|step| !step.is_skipped()).and_then(NodeStep::refreshed_to)
     }
 
+    /// The stacks of pools that are removed.
+    pub(in super::super) fn removed_stacks(&self) -> impl Iterator<Item = &String> {
+        self.steps.iter().filter(|step| step.work() == Work::Remove).map(|step| &step.stack)
+    }
+
     /// Moves the work on a member before the step at `at`.
     pub(super) fn goes_first(&mut self, member: &Role, at: usize) {
         let is_work = |step: &NodeStep| step.changes_member() || step.work() == Work::Leave;

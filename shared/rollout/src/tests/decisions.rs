@@ -83,7 +83,7 @@ fn departing(mut state: Rollout) -> Rollout {
     state
 }
 
-fn group(name: &str, machine: &str) -> (String, Option<GroupView>) {
+pub(super) fn group(name: &str, machine: &str) -> (String, Option<GroupView>) {
     let machines = json!({machine: {"zone": "a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": null}});
     let view = json!({
         "name": name, "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/", "desired": 1, "min": 1, "max": 2, "template": null, "machines": machines, "tags": tags(),

@@ -355,6 +355,24 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
     assert_eq!(report.state.as_str(), "running", "it joins again: {}", report.message);
 }
 
+/// Work that follows the stack, such as a roll of the controllers or the last check, does not bring them back into the record.
+#[test]
+fn p4_members_whose_groups_are_gone_may_join_again_whatever_the_rollout_does_next() {
+    let (mut store, mut state, mut wanted) = resized(3, 1);
+    let controllers = wanted.release.roles.values().next().unwrap().clone();
+    wanted.release.roles.insert(Role::Controller, controllers);
+    let action = slipway_plan::NodeAction::Replace;
+    let replaced = slipway_plan::NodePlan { role: Role::Controller, action, ..wanted.plan.nodes[0].clone() };
+    wanted.plan.nodes.push(replaced);
+    let mut seen = false;
+    for wake in 0..30 {
+        (state, _) = store.wake(state, &wanted, None, wake * 60);
+        seen |= !state.removed_members.is_empty();
+    }
+    assert!(seen && state.deployed["c-etcd"] == wanted.plan.to, "{state:?}");
+    assert_eq!(state.removed_members, BTreeSet::new());
+}
+
 #[test]
 fn p4_where_all_that_leave_are_out_already_the_next_rollout_goes_on() {
     let (mut store, mut state, wanted) = resized(3, 1);

@@ -152,7 +152,12 @@ async fn p1_a_plan_of_what_stands_already_is_not_announced_and_begins_nothing() 
     let (shore, _) = moved_on(idle());
     let stale = planned(&shore, &release(1));
     shore.wakes(Waker::Event).await.unwrap();
-    assert_eq!((desired_of(&shore), shore.done().len()), (stale, 0));
+    let desired = desired_of(&shore);
+    assert_eq!((&desired.target, shore.done().len()), (&stale.target, 0));
+    // It is desired, so that it is not made once more at each wake, and the status says that nothing is left to do.
+    assert_ne!(desired.plan, stale.plan);
+    shore.wakes(Waker::Event).await.unwrap();
+    assert_eq!((desired_of(&shore), shore.done().len()), (desired, 0));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Removing a member from etcd, look by look.
 
-use slipway_core::node::{EtcdHealth, LeaderMoved, MemberRemoved};
+use slipway_core::node::{EtcdHealth, EtcdMemberHealth, LeaderMoved, MemberRemoved};
 
 use super::dock::*;
 use super::*;
@@ -196,5 +196,49 @@ fn p4_a_member_in_standby_that_leads_is_waited_for_an_hour() {
         dock.set_answer("i-1", leads(1));
         dock.set_answer("i-2", leads(2));
         assert_eq!(dock.advance_at(second).0, place, "{second}: {:?}", dock.step().failure());
+    }
+}
+
+/// The rollout that let both join was rolled back, and neither has a machine.
+#[test]
+fn p4_members_that_have_lost_their_groups_are_removed_as_long_as_those_that_stay_are_a_majority() {
+    for (lost, learner, staying, ends) in [
+        (2, true, 3, Place::Remove),
+        (2, false, 3, Place::Remove),
+        // Of three voters or two, the one that stays is no majority.
+        (2, false, 1, Place::Check),
+        (2, true, 1, Place::Check),
+        // The other one was removed in time.
+        (1, true, 1, Place::Remove),
+    ] {
+        let mut dock = leaver(open(json!("look"))).saved(0);
+        let mut other = serde_json::to_value(dock.step()).unwrap();
+        (other["role"], other["group"]) = (json!("etcd-1"), json!("c-etcd-1"));
+        dock.active.nodes.steps.push(serde_json::from_value(other).unwrap());
+        let named = |at: u32| (Role::Etcd(at), format!("c-etcd-{at}"));
+        dock.active.nodes.leaving = (0..lost).map(named).collect();
+        dock.active.nodes.members = (2..2 + staying).map(named).collect();
+        dock.observed.groups = (0..lost).map(|at| (named(at).1, None)).collect();
+        for at in 2..2 + staying {
+            dock.sees(&named(at).1, &[(&format!("i-{at}"), NEW)]);
+        }
+        let health = |number: u32| {
+            let member = |at: u32| EtcdMemberHealth {
+                name: format!("etcd-{at}"),
+                reachable: at > 1,
+                learner: learner && at == 0,
+                behind: Some(0),
+                ..EtcdMemberHealth::default()
+            };
+            let members = (0..lost).chain(2..2 + staying).map(member).collect();
+            EtcdHealth { members, ..well(number) }
+        };
+        assert_eq!(dock.advance_at(0).0, Place::Check);
+        let tokens: Vec<String> =
+            dock.step().commands().iter().map(|one| one.command.token.clone()).collect();
+        for (token, number) in tokens.iter().zip(2..) {
+            dock.set_answer(token, health(number));
+        }
+        assert_eq!(dock.advance_at(10).0, ends, "{lost}, {learner}, {staying}");
     }
 }
