@@ -158,7 +158,7 @@ impl Base {
     }
 }
 
-fn rules(spec: &str) -> Rules {
+pub(super) fn rules(spec: &str) -> Rules {
     let accepted =
         slipway_spec::parse(spec.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
     Rules::for_cluster(&accepted.cluster)

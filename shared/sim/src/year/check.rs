@@ -260,7 +260,7 @@ impl Checker {
     }
 
     fn act(&mut self, world: &World, facts: &ClusterFacts, act: &Act) {
-        if self.ends_by(world, facts, act) {
+        if self.withdraws(world, act) || self.ends_by(world, facts, act) {
             return;
         }
         self.may_start(world, act);

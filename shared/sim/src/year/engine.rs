@@ -491,6 +491,7 @@ impl<'m> Engine<'m> {
                     let world = then.unwrap_or(&present);
                     ended.drain(..).for_each(|end| self.checker.ended(world, end));
                     self.checker.begun(world, begun);
+                    self.checker.begun_in(&present);
                 }
                 Boundary::End { end, .. } => ended.push(end),
                 Boundary::Destroyed { .. } => {

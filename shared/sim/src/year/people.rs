@@ -8,6 +8,7 @@ use slipway_plan::Plan;
 use slipway_rollout::Order;
 
 use super::account::Woken;
+use super::base::rules;
 use super::engine::{Deed, Engine};
 use crate::ports::lock;
 use crate::world::MachineFacts;
@@ -96,6 +97,7 @@ impl Engine<'_> {
         let order = match deed {
             Deed::Upload(text) => {
                 self.transcript.push((now, "a person uploads a spec".to_owned()));
+                self.checker.rules.may_have_controllers_of(&rules(&text));
                 let version = self.account.upload(&text);
                 self.checker.uploaded();
                 return self.send(Woken::Spec(version), true);

@@ -11,6 +11,8 @@ use slipway_core::cluster::{Approval, Cluster, CountOrPercent, Day, MaintenanceW
 pub struct Rules {
     /// The number of controllers.
     pub controllers: usize,
+    /// The largest number of controllers, if a person uploads a spec with another one.
+    most_controllers: usize,
     /// By role.
     pools: BTreeMap<String, PoolRules>,
     /// After how many minutes of a drain pods may be deleted against their budget: by default, and in each pool with a value of its own.
@@ -82,6 +84,7 @@ impl Rules {
         let own_force = own_force.map(|(name, minutes)| (format!("pool-{name}"), minutes)).collect();
         Self {
             controllers: cluster.controller.count as usize,
+            most_controllers: cluster.controller.count as usize,
             pools: pools.collect(),
             force: (policy.drain_force_after_min, own_force),
             manual: policy.approval == Approval::Manual,
@@ -92,6 +95,18 @@ impl Rules {
             failure_budget: policy.failure_budget as usize,
             emergency: emergency(cluster),
         }
+    }
+
+    /// A person uploads a spec with `other` rules. Until it is rolled out, the cluster may have the controllers of either.
+    pub(super) fn may_have_controllers_of(&mut self, other: &Self) {
+        self.most_controllers = self.most_controllers.max(other.controllers);
+        self.controllers = self.controllers.min(other.controllers);
+    }
+
+    /// The largest minimum number of machines of a role that a spec asks for.
+    #[must_use]
+    pub(super) fn most(&self, role: &str) -> usize {
+        if role == "controller" { self.most_controllers } else { self.size(role) }
     }
 
     /// The minimum number of machines of a role.

@@ -48,6 +48,10 @@ pub enum People {
     Abort,
     /// They have a machine skipped within a minute.
     Skip,
+    /// They upload another change within half an hour, on top of the first one.
+    Newer,
+    /// They upload the spec from before the change within half an hour.
+    Back,
     /// They destroy the cluster.
     Destroy,
     /// They destroy the cluster, and abort that within some minutes.
@@ -289,6 +293,17 @@ impl Trial {
             }
             People::Abort => return engine.person_after(soon, Deed::Say(Order::Abort { plan: None })),
             People::Skip => return engine.person_after(soon / 30, Deed::Skip(random.number())),
+            People::Newer | People::Back => {
+                let newer = match self.people {
+                    People::Back => text(base.shape, base.change, false, ""),
+                    _ => text(base.shape, base.change, true, "m7i.2xlarge"),
+                };
+                engine.person_after(soon, Deed::Upload(newer));
+                if base.shape.manual {
+                    engine.person_after(soon + later, Deed::Approve);
+                }
+                return;
+            }
             People::Destroy | People::DestroyAndAbort => return,
         }
         let mut some_time = |most: i64| SignedDuration::from_secs(random.seconds(0, most));

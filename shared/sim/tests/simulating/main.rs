@@ -11,6 +11,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 mod bugs;
 mod deadlines;
 mod ends;
+mod newer;
 mod rare;
 mod rolls;
 mod seeds;

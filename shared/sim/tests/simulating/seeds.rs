@@ -28,7 +28,15 @@ pub(super) fn trial(seed: u64) -> Trial {
 
 /// What people do in every trial, if `SLIPWAY_PEOPLE` says so; otherwise the seed decides.
 fn people() -> People {
-    let all = [People::Pause, People::Abort, People::Skip, People::Destroy, People::DestroyAndAbort];
+    let all = [
+        People::Pause,
+        People::Abort,
+        People::Skip,
+        People::Newer,
+        People::Back,
+        People::Destroy,
+        People::DestroyAndAbort,
+    ];
     let Ok(named) = std::env::var("SLIPWAY_PEOPLE") else { return People::ByChance };
     let found = all.into_iter().find(|people| format!("{people:?}") == named);
     found.unwrap_or_else(|| panic!("SLIPWAY_PEOPLE is not one of {all:?}"))

@@ -339,7 +339,7 @@ impl World {
                 (pod.healthy, pod.since) = (is_ready, now);
             }
         }
-        if is_ready && self.fleet.room.is_some() {
+        if is_ready {
             self.schedule_pods(&cluster);
         }
     }

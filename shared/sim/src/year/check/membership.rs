@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use slipway_core::node::{Command, Verb};
+
 use super::Checker;
-use crate::world::{ClusterFacts, MachineFacts, MemberFacts, Power};
+use crate::world::{ClusterFacts, MachineFacts, MemberFacts, Power, World};
+use crate::year::acts::Act;
 
 impl Checker {
     /// No member is taken down while an alarm is raised that the decision could know of.
@@ -15,6 +18,17 @@ impl Checker {
         if self.alarmed_at.is_some_and(|at| now.duration_since(at) > self.grace()) {
             self.wrong(now, "P4", format!("{role} goes while the alarm {kind} is raised"));
         }
+    }
+
+    /// Whether a member is removed that joined in this rollout, because CloudFormation rolls etcd's stack back and deletes its group in any
+    /// case.
+    pub(super) fn withdraws(&self, world: &World, act: &Act) -> bool {
+        let Act::Send(Command { verb: Verb::EtcdRemove { member }, .. }) = act else { return false };
+        let status = world.stack_status(&format!("{}-etcd", self.cluster)).unwrap_or_default();
+        // The decision may have seen a late answer.
+        let rolls_back = status.starts_with("UPDATE_ROLLBACK");
+        let target = self.target.as_ref().filter(|target| target.has(member));
+        rolls_back && target.is_some_and(|target| !target.members_before.contains(member))
     }
 
     /// A member is to be removed: one at a time, while all others serve, with a snapshot, and only if the plan says so.
@@ -28,7 +42,15 @@ impl Checker {
         }
         let others: Vec<&String> = facts.members.keys().filter(|one| *one != member).collect();
         let ill: Vec<&String> = others.into_iter().filter(|one| !self.counts_as_well(one, now)).collect();
-        if !ill.is_empty() {
+        // Members whose groups were never kept have no machine that could serve. Those that serve must be a majority without them.
+        let is_lost = |one: &&&String| {
+            self.target.as_ref().is_some_and(|target| !target.has(one))
+                && !self.machines.values().any(|machine| machine.role == ***one)
+        };
+        let (lost, ill): (Vec<&String>, Vec<&String>) = ill.iter().partition(is_lost);
+        let stay = facts.members.iter().filter(|(name, other)| *name != member && other.voter);
+        let (up, voters) = (stay.clone().filter(|(_, other)| other.up).count(), stay.count());
+        if !ill.is_empty() || !lost.is_empty() && up <= voters / 2 {
             self.wrong(now, "P4", format!("{member} is taken out of etcd while {ill:?} do not serve"));
         }
         self.quiet_of_alarms(facts, member, now);

@@ -123,7 +123,7 @@ impl Checker {
     /// The maximum desired capacity of a group, including its surge.
     pub(super) fn most(&self, role: &str, group: &str) -> usize {
         let besides = self.surges.0.get(group).map_or(0, |surge| surge.most);
-        let size = besides.max(self.rules.size(role));
+        let size = besides.max(self.rules.most(role));
         size + self.rules.surge(role, size)
     }
 

@@ -58,6 +58,8 @@ pub(super) struct Target {
     failed: Option<(String, Timestamp)>,
     /// For each pool, its canary.
     canaries: BTreeMap<String, Canary>,
+    /// The members of etcd when it began.
+    pub(super) members_before: BTreeSet<String>,
 }
 
 /// The first worker of a pool that is replaced.
@@ -232,6 +234,21 @@ impl Target {
     }
 }
 
+impl Begun {
+    /// Stacks that differ from the release in CloudFormation, or are missing there.
+    fn changes_in(&self, world: &World) -> impl Iterator<Item = String> {
+        let changed = self.release.stacks.iter().filter(|stack| {
+            // A stack that was never created, or is partly deleted, also has a template.
+            let status = world.stack_status(&stack.name).unwrap_or_default();
+            let stands =
+                status == "CREATE_COMPLETE" || status.starts_with("UPDATE_") && !status.ends_with("_FAILED");
+            let source = world.stack_source(&stack.name).filter(|_| stands);
+            source.is_none_or(|(body, tags)| body != stack.body || *tags != stack.tags)
+        });
+        changed.map(|stack| stack.name.clone())
+    }
+}
+
 impl Checker {
     /// The acts of an invocation for the open rollout before the invocation starts another one.
     pub(in super::super) fn until(&self, until: usize) -> Option<Earlier> {
@@ -272,16 +289,8 @@ impl Checker {
                 may
             }
         };
-        let changed = begun.release.stacks.iter().filter(|stack| {
-            // A stack that was never created, or is partly deleted, also has a template.
-            let status = world.stack_status(&stack.name).unwrap_or_default();
-            let stands =
-                status == "CREATE_COMPLETE" || status.starts_with("UPDATE_") && !status.ends_with("_FAILED");
-            let source = world.stack_source(&stack.name).filter(|_| stands);
-            source.is_none_or(|(body, tags)| body != stack.body || *tags != stack.tags)
-        });
         let unknown = self.spent.stacks.iter().cloned();
-        let changed = changed.map(|stack| stack.name.clone()).chain(unknown).collect();
+        let changed = begun.changes_in(world).chain(unknown).collect();
         let joins = begun.release.roles.keys().filter(|role| role.member().is_some());
         self.may_join.extend(joins.map(ToString::to_string));
         self.target = Some(Target {
@@ -291,7 +300,15 @@ impl Checker {
             executed: BTreeMap::new(),
             failed: None,
             canaries: BTreeMap::new(),
+            members_before: self.facts.iter().flat_map(|facts| facts.members.keys()).cloned().collect(),
         });
+    }
+
+    /// The rollout that has begun was decided while the world changed to `present`.
+    pub fn begun_in(&mut self, present: &World) {
+        if let Some(target) = &mut self.target {
+            target.changed.extend(target.begun.changes_in(present));
+        }
     }
 
     /// A person has uploaded a spec.

@@ -46,7 +46,7 @@ impl Farewell {
             People::ByChance => (trial.faults > 0.0 && by_chance, off),
             People::Destroy => (true, false),
             People::DestroyAndAbort => (true, true),
-            People::Pause | People::Abort | People::Skip => (false, false),
+            People::Pause | People::Abort | People::Skip | People::Newer | People::Back => (false, false),
         };
         let longest = if random.chance(0.5) { 1_800 } else { 25_200 };
         let at = SignedDuration::from_secs(random.seconds(5, longest));
