@@ -4,7 +4,7 @@ use serde_json::json;
 use slipway_core::release::Rendering;
 use slipway_core::status::Desired;
 
-use slipway_rollout::{Active, Doing, Stopped, Upload};
+use slipway_rollout::{Active, Doing, Stopped};
 
 use super::*;
 
@@ -235,12 +235,9 @@ async fn p7_what_runs_is_renewed_although_no_rollout_ever_succeeded() {
     let good = account.desired().unwrap();
     let mut state: Rollout = account.read(&keys::rollout(NAME)).unwrap();
     let release: Rendering = account.read(&keys::release(NAME, &good.target)).unwrap();
-    let first = state.good.remove(0);
     state.good.clear();
     let (spec_version, changes) = (good.spec_version.clone(), release.id_without_credentials());
     state.stopped = Some(Stopped { spec_version, changes });
-    let upload = Upload { spec_version: good.spec_version.clone(), plan: first.plan };
-    state.uploads = BTreeMap::from([(good.target.clone(), upload)]);
     let refused = ended(&account.desired_plan(), RolloutResult::Failed, account.now);
     state.last = Some(Ended { plan: "p".to_owned(), target: "t".to_owned(), ..refused });
     account.assets.upload(&keys::rollout(NAME), store::json(&state));

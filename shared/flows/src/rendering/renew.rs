@@ -93,15 +93,8 @@ impl<'r> Source<'r> {
     fn of(rollout: &'r Rollout, runs: &Rendering) -> Option<Self> {
         let stack = &runs.roles.get(&Role::Controller)?.stack;
         let target = rollout.deployed.get(stack)?;
-        if let Some(upload) = rollout.uploads.get(target) {
-            return Some(Self { spec_version: &upload.spec_version, plan: &upload.plan, target });
-        }
-        // A state of an earlier release of Slipway.
-        let last = rollout.last.as_ref().map(|one| (&one.spec_version, &one.plan, &one.target));
-        let good = rollout.good.iter().map(|one| (&one.spec_version, &one.plan, &one.target));
-        let mut known = last.into_iter().chain(good);
-        let (spec_version, plan, _) = known.find(|(_, _, of)| *of == target)?;
-        Some(Self { spec_version, plan, target })
+        let upload = rollout.uploads.get(target)?;
+        Some(Self { spec_version: &upload.spec_version, plan: &upload.plan, target })
     }
 }
 

@@ -17,7 +17,7 @@ use slipway_credentials::renewal::{Finding, Planned, Reported, State, Stored, re
 use slipway_credentials::{Manifest, manifest, policy};
 use slipway_plan::Plan;
 use slipway_ports::{Crypto, Listing, Objects};
-use slipway_rollout::{Rollout, RolloutResult, Stopped};
+use slipway_rollout::{Rollout, RolloutResult, Stopped, StoppedRenewal};
 
 use super::ScanPorts;
 use super::accepted::{Accepted, accepted, keep_members};
@@ -132,7 +132,8 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let (nodes, spaces, managers) = nodes(ports.assets, &cluster, now, &mut findings).await?;
     findings.extend(spaces.findings(name));
     let (overdue, held_up) = overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?;
-    findings.extend(held_up.map(|why| nothing_renews(name, why)));
+    let stopped = rollout.as_ref().and_then(|rollout| rollout.stopped_renewal.as_ref());
+    findings.extend(held_up.map(|why| nothing_renews(name, why, stopped)));
     Ok(Ok(Observation {
         stored: certificates(ports, &cluster, &manifest).await?,
         nodes,
@@ -199,8 +200,8 @@ fn forgotten_pause(
     })
 }
 
-/// The newest plan renews nothing in time.
-fn nothing_renews(cluster: &str, why: HeldUp) -> Finding {
+/// The newest plan renews nothing in time. `stopped`: the last renewal of what runs, if it stopped.
+fn nothing_renews(cluster: &str, why: HeldUp, stopped: Option<&StoppedRenewal>) -> Finding {
     let (what, help) = match why {
         HeldUp::Unapproved => (
             "waits for an approval",
@@ -217,12 +218,20 @@ fn nothing_renews(cluster: &str, why: HeldUp) -> Finding {
             format!("slipway status --cluster {cluster} says why; upload a spec without that change"),
         ),
     };
+    let instead = match stopped {
+        Some(StoppedRenewal { aborted: true, at, .. }) => format!(
+            "nothing renews them, because a person aborted the renewal of what runs at {}; another upload or an approval ends that",
+            moment(*at)
+        ),
+        Some(StoppedRenewal { at, .. }) => format!(
+            "what runs is renewed without it; that failed at {}, and is tried again each day",
+            moment(*at)
+        ),
+        None => "what runs is renewed without it, as long as its spec is still in the bucket".to_owned(),
+    };
     Finding {
         key: keys::desired(cluster),
-        message: format!(
-            "the newest plan {what}, and certificates expire soon: what runs is renewed without it, unless a person aborted that, or the spec \
-             that runs is gone"
-        ),
+        message: format!("the newest plan {what}, and certificates expire soon: {instead}"),
         help,
     }
 }
@@ -515,6 +524,27 @@ mod tests {
     use slipway_credentials::renewal::LeafOnNode;
 
     use super::*;
+
+    #[test]
+    fn p7_whoever_is_told_that_a_plan_renews_nothing_is_told_what_renews_instead() {
+        let stopped = |aborted| StoppedRenewal {
+            spec_version: "v1".to_owned(),
+            changes: String::new(),
+            aborted,
+            at: Timestamp::UNIX_EPOCH,
+        };
+        for (stopped, says) in [
+            (None, "as long as its spec is still in the bucket"),
+            (Some(stopped(false)), "is tried again each day"),
+            (
+                Some(stopped(true)),
+                "nothing renews them, because a person aborted the renewal of what runs at",
+            ),
+        ] {
+            let finding = nothing_renews("c", HeldUp::Stopped, stopped.as_ref());
+            assert!(finding.message.contains(says), "{}", finding.message);
+        }
+    }
 
     #[test]
     fn a_report_of_more_than_an_agent_says_is_not_kept() {
