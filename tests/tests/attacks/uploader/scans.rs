@@ -307,7 +307,7 @@ async fn an_upload_that_waits_for_approval_rotates_no_authority_and_sets_no_days
     let findings = refused(&account, &with(&never, "keyAlgorithm: ECDSA-P256", import)).await;
     says(&findings, "import-rotation", &["etcd-ca", "source: generated"]);
     // Once a person has approved it, it counts.
-    let mut account = old(&never, QUIET).await;
+    let account = old(&never, QUIET).await;
     let plan = account.render(other(&rotates(&never, 3649))).await.plan;
     rolls_out(&account, &plan);
     scanned(&account, account.now).await;
