@@ -43,7 +43,7 @@ pub use keys::NodeKeys;
 pub use objects::{BucketOfAssets, MOST_FILE_BYTES};
 pub use records::Record;
 pub(crate) use records::zone_of;
-pub use volumes::Volume;
+pub use volumes::{Volume, of_stack};
 
 use endpoints::Service;
 use error::{port_error, refusal};

@@ -158,8 +158,8 @@ fn help_in_cloud(error: &PortError) -> Option<String> {
                         " (S3 also says this of an object that is not there, to who lacks s3:ListBucket on its bucket)"
                     }
                     "s3:PutObject" | "s3:DeleteObject" => {
-                        ". In the asset bucket, credentials, pins and state of clusters are written by the functions, and by the roles and users in \
-                         the installation's parameter MaintainerArns: sam deploy --parameter-overrides MaintainerArns=ARN (docs/upgrading.md)"
+                        ". In the asset bucket, agents are published by the roles and users in the installation's parameter MaintainerArns alone; \
+                         credentials, pins and state of clusters are written by them and by the functions: sam deploy --parameter-overrides MaintainerArns=ARN (docs/upgrading.md)"
                     }
                     _ => "",
                 }

@@ -21,6 +21,15 @@ const SHORTEST: usize = 16;
 /// The maximum number of bytes that are unpacked from one gzip stream.
 const MOST: u64 = 16 << 20;
 
+/// On a machine, whose root is `$root`: the secrets that it holds, a line each. Lines of private keys; bootstrap tokens, and the key that they are made
+/// of; tokens and keys within kubeconfigs; the key that encrypts Secrets in etcd; tokens of service accounts.
+pub const SECRETS_OF_MACHINE: &str = r#"
+grep -rlsI 'PRIVATE KEY' "$root/etc" "$root/var/lib" | xargs -r cat | grep -v -- '-----' | awk 'length >= 40'
+find "$root/etc" -type f -name 'bootstrap-*' -exec grep -hsxE '[a-z0-9]{6}\.[a-z0-9]{16}|[A-Za-z0-9+/_-]{32,}={0,2}' {} +
+grep -rhosE '(token|secret|client-key-data)"?: *"?[A-Za-z0-9+][A-Za-z0-9+/._-]{15,}={0,2}' "$root/etc" "$root/var/lib/kubelet" | sed -E 's/^[^:]*: *"?//'
+grep -rhosE 'eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}' "$root/etc" "$root/var/lib/kubelet"
+"#;
+
 /// Secrets to look for.
 #[derive(Debug, Default)]
 pub struct Scanner {
@@ -203,6 +212,8 @@ impl Findings {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::process::Command;
+
     use std::io::Write as _;
 
     use slipway_core::cluster::KeyAlgorithm;
@@ -299,5 +310,39 @@ mod tests {
                 "the public half is not a secret"
             );
         }
+    }
+
+    /// The search on machines knew private keys alone.
+    #[test]
+    fn a_machine_is_searched_for_every_kind_of_secret_that_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let (line, jwt) = ("a1B2".repeat(16), format!("eyJ{0}.eyJ{0}.{0}", "a1B2".repeat(8)));
+        let (token, key) = ("abcdef.0123456789abcdef", "c2VjcmV0".repeat(6));
+        for (path, text) in [
+            (
+                "etc/etcd/pki/a-key.pem",
+                format!("-----BEGIN PRIVATE KEY-----\n{line}\n-----END PRIVATE KEY-----\n"),
+            ),
+            ("etc/kubernetes/pki/ca.pem", format!("-----BEGIN CERTIFICATE-----\n{}\n", "Q".repeat(64))),
+            ("etc/kubernetes/pki/bootstrap-token", format!("{token}\n")),
+            ("etc/kubernetes/pki/bootstrap-key", "f".repeat(44)),
+            (
+                "etc/kubernetes/bootstrap-kubeconfig",
+                "apiVersion: v1\ntokenFile: /etc/kubernetes/pki/bootstrap-token\n".to_owned(),
+            ),
+            ("etc/kubernetes/encryption-config.yaml", format!("keys:\n- name: key\n  secret: {key}=\n")),
+            ("var/lib/kubelet/admin.conf", format!("user:\n  client-key-data: \"{}\"\n", "k".repeat(40))),
+            ("var/lib/kubelet/pods/1/volumes/token/token", jwt.clone()),
+        ] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let script = format!("root={}; {SECRETS_OF_MACHINE}", folder.path().display());
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let printed: BTreeSet<&str> = printed.lines().collect();
+        let (made_of, key, data) = ("f".repeat(44), format!("{key}="), "k".repeat(40));
+        assert_eq!(printed, BTreeSet::from([&*line, token, &*made_of, &*key, &*data, &*jwt]));
     }
 }

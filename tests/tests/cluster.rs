@@ -6,7 +6,7 @@ use std::time::Duration;
 use slipway_tests::cluster::kubectl::Kubectl;
 use slipway_tests::cluster::launch::Launch;
 use slipway_tests::cluster::room::Stores;
-use slipway_tests::leaks::Secrets;
+use slipway_tests::leaks::{SECRETS_OF_MACHINE, Secrets};
 use slipway_tests::tools;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
@@ -117,11 +117,9 @@ async fn serves(launch: &Launch) {
     forward.kill().await.unwrap();
 }
 
-/// On a machine: how many lines its private keys have, and how many lines of its journal, its logs, of what its processes were started with, and of
-/// what lies in folders for temporary files have one of these.
-const KEYS_IN_LOGS: &str = r#"
-keys=$(mktemp -p /dev/shm)
-grep -rlsI 'PRIVATE KEY' /etc /var/lib | xargs -r cat | grep -v -- '-----' | awk 'length >= 40' | sort -u > "$keys"
+/// On a machine, with the lines of its secrets in `$keys`: how many these are, and how many lines of its journal, its logs, of what its processes were
+/// started with, and of what lies in folders for temporary files have one of these.
+const SECRETS_IN_LOGS: &str = r#"
 wc -l < "$keys"
 {
     journalctl --no-pager --output=cat
@@ -142,11 +140,14 @@ async fn p9_no_key_is_in_what_was_written(launch: &Launch) {
         assert!(console.len() > 1_000, "{console}");
         let place = format!("the console of {}", guest.role);
         searched.findings.search(&secrets.scanner, &place, console.as_bytes());
-        let (_, counted) = workshop.state.run(&guest.id, KEYS_IN_LOGS).await.unwrap();
+        let search = format!(
+            "root=; keys=$(mktemp -p /dev/shm); {{ {SECRETS_OF_MACHINE} }} | sort -u > \"$keys\"\n{SECRETS_IN_LOGS}"
+        );
+        let (_, counted) = workshop.state.run(&guest.id, &search).await.unwrap();
         let counted: Vec<usize> = counted.lines().map(|line| line.trim().parse().unwrap()).collect();
         let [lines, found] = counted[..] else { panic!("{}: {counted:?}", guest.role) };
-        assert!(lines > 0, "{} has no private key", guest.role);
-        assert_eq!(found, 0, "the logs of {} hold a key", guest.role);
+        assert!(lines > 0, "{} has no secret", guest.role);
+        assert_eq!(found, 0, "the logs of {} hold a secret", guest.role);
     }
     assert!(searched.findings.0.is_empty(), "{:#?}", searched.findings.0);
     let (of, pieces) = (secrets.scanner.len(), searched.pieces.values().sum::<usize>());

@@ -10,6 +10,8 @@ use super::error::port_error;
 use super::{Aws, Body, Call, code_of, form};
 
 const VERSION: &str = "2016-11-15";
+/// A tag that CloudFormation gives to the resources of a stack.
+const STACK_TAG: &str = "aws:cloudformation:stack-name";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
@@ -18,6 +20,21 @@ pub struct Volume {
     pub state: String,
     /// Instance and state of its attachment, including `attaching` and `detaching`.
     pub attachment: Option<(String, String)>,
+    /// Name of the stack that it is a resource of. Nobody else can write this tag: "The `aws:` prefix is reserved for AWS use" (CloudFormation
+    /// template reference, "CloudFormation resource tagging").
+    pub stack: Option<String>,
+}
+
+/// Of volumes with the tags of a member, that of the stack, if it is the only one: whoever may tag volumes may have made the others. Which tags
+/// of a stack its resources get "varies by resource type" (as above), so a volume without any is taken if there is no other. `None`: nothing tells
+/// them apart.
+#[must_use]
+pub fn of_stack<'v>(volumes: &'v [Volume], stack: &str) -> Option<&'v Volume> {
+    if let [only] = volumes {
+        return Some(only);
+    }
+    let mut own = volumes.iter().filter(|volume| volume.stack.as_deref() == Some(stack));
+    own.next().filter(|_| own.next().is_none())
 }
 
 impl Aws {
@@ -102,13 +119,48 @@ fn volume(item: Node<'_, '_>) -> Volume {
     };
     let attachments = child(item, "attachmentSet");
     let attachment = attachments.and_then(|set| set.children().find(Node::is_element));
+    let mut tags = child(item, "tagSet").into_iter().flat_map(|set| set.children().filter(Node::is_element));
+    let stack = tags.find(|tag| text(*tag, "key") == STACK_TAG).map(|tag| text(tag, "value"));
     Volume {
         id: text(item, "volumeId"),
         state: text(item, "status"),
         attachment: attachment.map(|node| (text(node, "instanceId"), text(node, "status"))),
+        stack,
     }
 }
 
 pub(super) fn child<'a, 'd>(node: Node<'a, 'd>, name: &str) -> Option<Node<'a, 'd>> {
     node.children().find(|child| child.tag_name().name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(tags: &str) -> Volume {
+        let text = format!("<item><volumeId>vol-{tags}</volumeId><status>available</status>{tags}</item>");
+        volume(Document::parse(&text).unwrap().root_element())
+    }
+
+    fn tagged(stack: &str) -> Volume {
+        read(&format!(
+            "<tagSet><item><key>slipway:volume</key><value>etcd-data</value></item>\
+             <item><key>{STACK_TAG}</key><value>{stack}</value></item></tagSet>"
+        ))
+    }
+
+    /// A member did not boot any more if somebody gave its tags to another volume.
+    #[test]
+    fn whoever_may_tag_volumes_keeps_no_member_from_its_own() {
+        let (own, forged, other) = (tagged("c-etcd"), read(""), tagged("evil"));
+        for volumes in [[&forged, &own, &other], [&own, &other, &forged]] {
+            let volumes = volumes.map(Clone::clone);
+            assert_eq!(of_stack(&volumes, "c-etcd"), Some(&own));
+        }
+        // Which of them is right is for a person to say.
+        assert_eq!(of_stack(&[forged.clone(), read("<tagSet/>")], "c-etcd"), None);
+        assert_eq!(of_stack(&[own.clone(), own.clone(), forged.clone()], "c-etcd"), None);
+        assert_eq!(of_stack(&[], "c-etcd"), None);
+        assert_eq!(of_stack(std::slice::from_ref(&forged), "c-etcd"), Some(&forged));
+    }
 }

@@ -1,11 +1,12 @@
 //! The steps, each with its check and its action.
 
 use slipway_core::node::{BootstrapState, EtcdConfig, NodeConfig};
+use slipway_core::release::{StackKind, stack_name};
 use slipway_core::software::Program;
 use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 
 use super::{Bootstrap, bytes, etcd};
-use crate::aws::{HookResult, Instance, zone_of};
+use crate::aws::{HookResult, Instance, of_stack, zone_of};
 use crate::credentials::{self, Bundle};
 use crate::etcd::local_member::LocalMember;
 use crate::failure::{AgentError, AgentResult, FailureCode};
@@ -197,24 +198,26 @@ impl<C: Commands> Bootstrap<C> {
         let tags: Vec<String> = settings.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mut found = self.aws.volumes(&settings.tags).await?;
         found.retain(|volume| !["deleting", "deleted", "error"].contains(&volume.state.as_str()));
-        let volume = match found.as_slice() {
-            [volume] => volume,
-            [] => {
-                return Err(AgentError::transient(
-                    FailureCode::VolumeAbsent,
-                    format!("no volume has the tags {}", tags.join(", ")),
-                    "CloudFormation creates it with the cluster's etcd stack: check that stack",
-                ));
-            }
-            several => {
-                let ids: Vec<&str> = several.iter().map(|volume| volume.id.as_str()).collect();
-                // It passes when a person corrects the tags; the member then continues.
-                return Err(AgentError::transient(
-                    FailureCode::VolumeAmbiguous,
-                    format!("several volumes have the tags {}: {}", tags.join(", "), ids.join(", ")),
-                    "remove the tag slipway:volume from the volumes that do not belong to this member",
-                ));
-            }
+        let ids: Vec<&str> = found.iter().map(|volume| volume.id.as_str()).collect();
+        if ids.is_empty() {
+            return Err(AgentError::transient(
+                FailureCode::VolumeAbsent,
+                format!("no volume has the tags {}", tags.join(", ")),
+                "CloudFormation creates it with the cluster's etcd stack: check that stack",
+            ));
+        }
+        let stack = stack_name(&self.node.cluster, StackKind::Etcd, "");
+        let Some(volume) = of_stack(&found, &stack) else {
+            // It passes when a person corrects the tags; the member then continues.
+            return Err(AgentError::transient(
+                FailureCode::VolumeAmbiguous,
+                format!(
+                    "several volumes have the tags {}, and it cannot be told which of them is of the stack {stack}: {}",
+                    tags.join(", "),
+                    ids.join(", ")
+                ),
+                "remove the tag slipway:volume from the volumes that do not belong to this member",
+            ));
         };
         let own = &self.instance.id;
         match &volume.attachment {

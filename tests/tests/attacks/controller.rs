@@ -103,7 +103,7 @@ fn calls(statement: &Value) -> Vec<Request> {
 }
 
 /// The roles of a rendering, with the statements of each.
-fn roles(rendering: &Rendering, rename: &[(&str, &str)]) -> Vec<(String, Value)> {
+pub(crate) fn roles(rendering: &Rendering, rename: &[(&str, &str)]) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     for stack in &rendering.stacks {
         let body = rename.iter().fold(stack.body.clone(), |body, (old, new)| body.replace(old, new));

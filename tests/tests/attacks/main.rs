@@ -4,7 +4,9 @@
 
 mod bus_holder;
 mod controller;
+mod functions;
 mod member;
+mod pod;
 mod rollout_function;
 mod sender;
 mod uploader;

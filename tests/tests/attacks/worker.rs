@@ -85,7 +85,9 @@ async fn whoever_may_write_into_the_bucket_still_writes_nothing_that_is_executed
         for key in STATE {
             only(&[&render, &scan], key);
         }
-        only(&[&render, &rollout, &scan, &person], AGENT);
+        // Every machine runs it as root. Nobody publishes any until the installation names who may.
+        only(&[], AGENT);
+        only(&[], "agent/manifest.json");
     }
     assert!(!denied(&worker, "s3:GetObject", EXECUTED[0]), "reading is for IAM to decide");
 }
@@ -218,7 +220,7 @@ async fn a_machine_with_any_role_reports_about_itself_alone() {
     }
 }
 
-/// With `MaintainerArns`, the agents and the state are theirs and the functions' alone.
+/// With `MaintainerArns`, the agents are theirs alone, and the state is theirs and the functions'.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_maintainers_publish_agents_and_repair_state() {
     let maintainer = format!("arn:aws:iam::{ACCOUNT}:role/maintainer");
@@ -237,6 +239,9 @@ async fn only_maintainers_publish_agents_and_repair_state() {
         for id in ["RenderRole", "ScanRole"] {
             assert!(!denied(&world.deployed().arns[id], key), "{id} {key}");
         }
+    }
+    for id in ["RenderRole", "RolloutRole", "ScanRole"] {
+        assert!(denied(&world.deployed().arns[id], AGENT), "{id} publishes no agent");
     }
     assert!(denied(&maintainer, EXECUTED[0]), "not even they write templates");
 }

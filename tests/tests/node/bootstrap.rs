@@ -467,14 +467,19 @@ async fn a_node_waits_for_what_may_pass_with_heartbeats_and_gives_up_in_the_end(
 }
 
 #[tokio::test]
-async fn a_member_waits_while_two_volumes_of_one_name_are_told_apart() {
+async fn a_member_takes_the_volume_of_its_stack_whatever_others_are_tagged() {
     let account = Account::new().await;
     account.make_volume().await;
     let folder = tempfile::tempdir().unwrap();
     let machine = Machine::new(folder.path(), &account);
-    let failure = machine.go(&account, &[Step::Account, Step::Volume]).await.unwrap_err();
-    assert_eq!((failure.code, failure.transient), (FailureCode::VolumeAmbiguous, true));
-    assert!(failure.message.contains(&account.volume), "{failure:?}");
+    let waits = machine.go(&account, &[Step::Account, Step::Volume]).await.unwrap_err();
+    assert!(waits.code == FailureCode::VolumeAmbiguous && waits.transient, "{waits:?}");
+    assert!(waits.message.contains(&account.volume), "{waits:?}");
+    let stack = ("aws:cloudformation:stack-name".to_owned(), format!("{}-etcd", account.node.cluster));
+    let tags = account.volume_tags().into_iter().chain([stack]).collect();
+    let own = account.moto.operator(REGION).create_volume(8, &tags).await;
+    let waits = machine.go(&account, &[Step::Volume]).await.unwrap_err();
+    assert!(waits.code == FailureCode::VolumeDevice && waits.message.contains(&own), "{waits:?}");
 }
 
 /// A machine that died while it formatted a volume is replaced, and the next machine can learn about that only from the volume.

@@ -210,7 +210,7 @@ fn of_parameters(parameters: &BTreeMap<String, String>) -> Vec<Finding> {
     if values("MaintainerArns").is_some_and(|arns| arns.is_empty()) {
         all.push(warning(
             about("MaintainerArns"),
-            "it is empty: whoever may write into the asset bucket can replace the node agent, and is therefore an administrator of every new cluster",
+            "it is empty: nobody can publish a node agent, without which no cluster is launched, or repair credentials and state by hand",
             set("MaintainerArns=ROLE-ARN,ROLE-ARN"),
         ));
     }

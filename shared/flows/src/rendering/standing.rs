@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use slipway_core::cluster::{Approval, Cluster, RolloutPolicy};
+use slipway_core::cluster::{Approval, Certificates, Cluster, KeyAlgorithm, RolloutPolicy};
 use slipway_core::deadline::{self, Roll};
 use slipway_core::keys;
 use slipway_core::role::Role;
@@ -59,11 +59,25 @@ fn go_alike(upload: &Cluster, runs: &Cluster) -> bool {
         .is_none_or(|old| new.rollout_before_expiry.is_some_and(|new| new.strategy == old.strategy));
     policy(upload) == policy(runs)
         && in_the_same_way
-        && (new.leaf_days, new.key_algorithm) == (old.leaf_days, old.key_algorithm)
+        && issues(new) == issues(old)
         && upload.etcd.snapshots == runs.etcd.snapshots
 }
 
-/// Lets certificates of `cluster` be issued and renewed as `runs` says.
+/// How certificates are issued, and when authorities are rotated. `authorities` is not part of it: an upload that changes the source of an authority
+/// is refused once the cluster has that authority, and from then on its files are not used.
+fn issues(certificates: &Certificates) -> (u32, KeyAlgorithm, u32, Option<u32>) {
+    let Certificates {
+        key_algorithm,
+        ca_days,
+        leaf_days,
+        ca_rotation_days,
+        rollout_before_expiry: _,
+        authorities: _,
+    } = certificates;
+    (*leaf_days, *key_algorithm, *ca_days, *ca_rotation_days)
+}
+
+/// Lets certificates of `cluster` be issued and renewed, and its authorities be rotated, as `runs` says.
 pub(crate) fn renews_as(cluster: &mut Cluster, runs: &Cluster) {
     let (own, other) = (&mut cluster.certificates, &runs.certificates);
     if own.leaf_days != other.leaf_days {
@@ -72,8 +86,7 @@ pub(crate) fn renews_as(cluster: &mut Cluster, runs: &Cluster) {
             own.days = other.days;
         }
     }
-    own.leaf_days = other.leaf_days;
-    own.key_algorithm = other.key_algorithm;
+    (own.leaf_days, own.key_algorithm, own.ca_days, own.ca_rotation_days) = issues(other);
 }
 
 /// The plan by which what runs is renewed, after `before` of the upload `spec` that runs. If that was only looked at, its names are those that run, but

@@ -179,6 +179,18 @@ async fn an_urgent_renewal_goes_as_the_approved_spec_says() {
         ),
         ("another key", with(&text, "keyAlgorithm: ECDSA-P256", "keyAlgorithm: RSA-2048")),
         ("snapshots", with(&text, "\netcd:\n", "\netcd:\n  snapshots: {enabled: false}\n")),
+        (
+            "rotations",
+            with(&text, "keyAlgorithm: ECDSA-P256", "keyAlgorithm: ECDSA-P256\n  caRotationDays: 3649"),
+        ),
+        (
+            "long authorities",
+            with(
+                &text,
+                "\ncertificatesConfiguration:\n",
+                "\ntlsCADurationDays: 36500\ncertificatesConfiguration:\n",
+            ),
+        ),
     ] {
         let mut workshop = launched(&text).await;
         let good = workshop.desired().unwrap();

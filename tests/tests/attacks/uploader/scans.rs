@@ -4,6 +4,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 use slipway_core::cluster::Approval;
 use slipway_core::keys;
+use slipway_core::role::successor;
 use slipway_flows::rendering::RenderOutcome;
 use slipway_flows::store;
 use slipway_plan::Plan;
@@ -13,7 +14,7 @@ use slipway_sim::year::Cause;
 use slipway_tests::workshop::{Workshop, example, rolled_out};
 
 use super::with;
-use crate::{refused, scanned, workshop};
+use crate::{refused, says, scanned, workshop};
 
 /// A verified snapshot was stored on each of so many days before the scan.
 const DAYS: usize = 40;
@@ -42,6 +43,11 @@ fn none(text: &str) -> String {
 /// `text`, whose certificates are valid for few days.
 fn short(text: &str) -> String {
     with(text, "\ncertificatesConfiguration:\n", "\ntlsCertDurationDays: 40\ncertificatesConfiguration:\n")
+}
+
+/// `text`, whose authorities are rotated so many days before they expire.
+fn rotates(text: &str, days: u32) -> String {
+    with(text, "keyAlgorithm: ECDSA-P256", &format!("keyAlgorithm: ECDSA-P256\n  caRotationDays: {days}"))
 }
 
 /// `text` with something that a plan changes.
@@ -263,4 +269,47 @@ async fn an_upload_that_waits_for_approval_makes_no_certificate_shorter() {
     let ends = |name: &String| manifest.assets[name].certificate.as_ref().unwrap().not_after;
     assert!(!renewed.is_empty());
     assert!(renewed.iter().all(|name| ends(name) < account.now + SignedDuration::from_hours(24 * 41)));
+}
+
+/// The scan began rotations as the newest upload says: of all authorities at once, one after the other without end, or never. And it issued their
+/// successors for as few days as their certificates, or for a century.
+#[tokio::test]
+async fn an_upload_that_waits_for_approval_rotates_no_authority_and_sets_no_days_of_one() {
+    let never = with(&example("production"), "approval: auto", "approval: manual");
+    let early = rotates(&never, 3600);
+    let days = |text: &str, days: u32| {
+        let days = format!("\ntlsCADurationDays: {days}\ncertificatesConfiguration:\n");
+        with(text, "\ncertificatesConfiguration:\n", &days)
+    };
+    for (approved, upload, rotations) in [
+        (&never, rotates(&never, 3649), 0),
+        (&never, other(&rotates(&never, 3649)), 0),
+        (&early, never.clone(), 4),
+        (&early, days(&early, 36_500), 4),
+        (&early, other(&days(&early, 3601)), 4),
+        (&early, short(&days(&never, 41)), 4),
+    ] {
+        let account = old(approved, QUIET).await;
+        rolls_out(&account, &account.desired_plan());
+        account.outcome(&upload).await;
+        scanned(&account, account.now).await;
+        let manifest = account.manifest();
+        assert_eq!(manifest.rotations.len(), rotations, "{upload}");
+        for name in manifest.rotations.keys() {
+            let ends = manifest.assets[&successor(name)].certificate.as_ref().unwrap().not_after;
+            let left = ends.duration_since(account.now).as_hours() / 24;
+            assert!((3649..=3650).contains(&left), "{name}: {left}");
+        }
+    }
+    // It takes no authority of its own either, which every node would trust.
+    let account = old(&never, QUIET).await;
+    let import = "keyAlgorithm: ECDSA-P256\n  authorities: {etcd-ca: {source: imported}}";
+    let findings = refused(&account, &with(&never, "keyAlgorithm: ECDSA-P256", import)).await;
+    says(&findings, "import-rotation", &["etcd-ca", "source: generated"]);
+    // Once a person has approved it, it counts.
+    let account = old(&never, QUIET).await;
+    let plan = account.render(other(&rotates(&never, 3649))).await.plan;
+    rolls_out(&account, &plan);
+    scanned(&account, account.now).await;
+    assert_eq!(account.manifest().rotations.len(), 4);
 }
