@@ -23,7 +23,7 @@ use slipway_flows::store;
 use slipway_plan::Plan;
 use slipway_ports::{Crypto as _, NewAsset, Signer};
 use slipway_render::lock::Lock;
-use slipway_rollout::{Good, Rollout};
+use slipway_rollout::{RollbackTarget, Rollout};
 use slipway_sim::memory::MemoryParameters;
 use slipway_sim::mortal::Life;
 use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
@@ -351,7 +351,7 @@ impl Workshop {
     /// As [`Self::uses_newest_spec`]; `approved`: whether a person has approved the plan.
     pub fn uses_spec_of(&self, plan: &Plan, approved: bool) {
         let mut state = rolled_out(plan);
-        state.good.push(Good {
+        state.rollback_targets.push(RollbackTarget {
             generation: 1,
             spec_version: self.desired().map(|desired| desired.spec_version).unwrap_or_default(),
             plan: plan.id.clone(),

@@ -97,7 +97,7 @@ impl<'r> Source<'r> {
         }
         // A state of an earlier release of Slipway.
         let last = rollout.last.as_ref().map(|one| (&one.spec_version, &one.plan, &one.target));
-        let good = rollout.good.iter().map(|one| (&one.spec_version, &one.plan, &one.target));
+        let good = rollout.rollback_targets.iter().map(|one| (&one.spec_version, &one.plan, &one.target));
         let mut known = last.into_iter().chain(good);
         let (spec_version, plan, _) = known.find(|(_, _, of)| *of == target)?;
         Some(Self { spec_version, plan, target })
@@ -134,7 +134,7 @@ pub(super) async fn renew_what_runs(
     let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
     let rollout = recall(ports.assets, cluster, rollout).await?;
     // After a destruction that was aborted, a part of the cluster is missing: only the upload makes it whole.
-    let is_whole = rollout.called_off().is_none() && rollout.was_destroyed().is_none();
+    let is_whole = rollout.aborted_destruction().is_none() && rollout.was_destroyed().is_none();
     let stacks_move = rollout.active().is_some_and(Active::changes_stacks);
     if rollout.is_going() || !is_whole || stacks_move {
         return Ok(());
@@ -188,7 +188,7 @@ pub(super) async fn renew_what_runs(
         return Ok(());
     }
     // A plan that was rolled out, was stopped, or cannot be executed has nothing to wait for.
-    let waits = rollout.good.first().is_none_or(|good| desired.plan != good.plan)
+    let waits = rollout.rollback_targets.first().is_none_or(|good| desired.plan != good.plan)
         && !rollout.was_rolled_out(&desired)
         && newest.is_some()
         && !matches!(held_up, Some(HeldUp::NotExecutable | HeldUp::Stopped));
