@@ -156,7 +156,7 @@ impl Overview {
             findings.extend(manifest.into_iter().flat_map(|manifest| scanned::of_rotations(name, manifest)));
             findings.extend(scan.into_iter().flat_map(|scan| scanned::of_scan(name, scan, now)));
         }
-        let standing = documents.state().standing();
+        let standing = documents.state().existing_releases();
         let stacks = standing.keys().map(String::as_str).collect();
         let serving = match stands && !documents.state().is_going() {
             true => serving::serving(documents.release.as_ref(), &stacks, &nodes),
@@ -374,7 +374,7 @@ fn show_destruction(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
         view.message.clone_from(&gone.message);
         view.plan = None;
         view.ended_at = Some(gone.at);
-    } else if let Some(off) = rollout.called_off() {
+    } else if let Some(off) = rollout.aborted_destruction() {
         view.state = RolloutState::Aborted;
         view.message.clone_from(&off.message);
         view.plan = None;
@@ -468,15 +468,15 @@ mod tests {
     }
 
     fn rollout(active: bool, last: &str) -> Value {
-        let doing = active.then(|| {
-            json!({"rolling": {
+        let activity = active.then(|| {
+            json!({"rollingOut": {
                 "plan": "p2", "specVersion": "v", "target": "t", "startedAt": "2026-11-22T12:00:00Z", "changeSet": "s",
                 "steps": [], "nodesByHand": 0, "stacksByHand": [],
             }})
         });
-        let doing = doing.unwrap_or_else(|| json!("idle"));
+        let activity = activity.unwrap_or_else(|| json!("idle"));
         json!({
-            "format": 3, "cluster": "c", "generation": 2, "deployed": {}, "doing": doing, "outbox": [],
+            "format": 3, "cluster": "c", "generation": 2, "deployed": {}, "activity": activity, "outbox": [],
             "approved": null, "published": null,
             "last": {
                 "plan": "p2", "specVersion": "v", "target": "t", "result": last, "message": "as it ended",
@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn a_cluster_that_is_being_destroyed_or_was_says_so_whatever_was_reported_before() {
         let mut going = rollout(false, "succeeded");
-        going["doing"] = json!({"going": {
+        going["activity"] = json!({"destroying": {
             "askedAt": "2026-11-22T13:00:00Z", "attempt": 1, "stacks": [],
             "snapshot": {"wanted": {"which": "first", "save": {"leader": {"since": "2026-11-22T13:00:00Z"}}}},
         }});
@@ -506,7 +506,7 @@ mod tests {
         }
         let mut gone = rollout(false, "succeeded");
         gone["last"] = Value::Null;
-        gone["doing"] = json!({"gone": {
+        gone["activity"] = json!({"destroyed": {
             "at": "2026-11-22T14:00:00Z", "message": "destroyed: every stack is gone", "specVersions": ["v9"],
         }});
         let documents = documents(gone, report("destroying", 2));

@@ -23,7 +23,7 @@ use slipway_flows::store;
 use slipway_plan::Plan;
 use slipway_ports::{Crypto as _, NewAsset, Signer};
 use slipway_render::lock::Lock;
-use slipway_rollout::{Good, Rollout, Upload};
+use slipway_rollout::{RollbackTarget, Rollout, Upload};
 use slipway_sim::memory::MemoryParameters;
 use slipway_sim::mortal::Life;
 use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
@@ -354,7 +354,7 @@ impl Workshop {
         let spec_version = self.desired().map(|desired| desired.spec_version).unwrap_or_default();
         let upload = Upload { spec_version: spec_version.clone(), plan: plan.id.clone() };
         state.uploads.insert(plan.to.clone(), upload);
-        state.good.push(Good {
+        state.rollback_targets.push(RollbackTarget {
             generation: 1,
             spec_version,
             plan: plan.id.clone(),

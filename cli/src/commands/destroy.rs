@@ -65,7 +65,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let sure = args.yes || printer.answer("its name, to destroy it: ", help)? == name;
     let machine = json!({
         "ok": true, "cluster": name, "asked": sure.then_some("destroy"), "withoutSnapshot": args.without_snapshot,
-        "stacks": rollout.standing().keys().collect::<Vec<_>>(),
+        "stacks": rollout.existing_releases().keys().collect::<Vec<_>>(),
     });
     if !sure {
         printer.result("nothing is destroyed\n", &machine);
@@ -117,7 +117,7 @@ fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
     if rollout.active().is_some() {
         let _ = writeln!(text, "the rollout that is open is aborted");
     }
-    for stack in rollout.standing().keys() {
+    for stack in rollout.existing_releases().keys() {
         let _ = writeln!(text, "- {stack}");
     }
     let _ = writeln!(

@@ -63,7 +63,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
             help,
         ));
     }
-    let standing = rollout.standing();
+    let standing = rollout.existing_releases();
     if standing.is_empty() {
         let help = format!("slipway status --cluster {name} shows its rollout");
         return Err(CliError::refused(format!("nothing of {name} is deployed yet"), help));
@@ -77,7 +77,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let stacks_read = reading::stacks(&cloud, wanted, within, printer).await?;
     // Minutes have passed.
     let after = cloud.rollout().await?;
-    if after.standing() != standing {
+    if after.existing_releases() != standing {
         let problem = format!("a rollout of {name} changed its stacks while they were compared");
         return Err(CliError::refused(problem, "run it again"));
     }

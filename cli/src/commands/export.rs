@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let changed = ExportFolder::open(&args.out, name, cloud.assets().name())?.replace(&files)?;
     let Desired { plan, target, .. } = &stored.desired;
     let others: BTreeMap<String, String> =
-        rollout.standing().into_iter().filter(|(_, release)| release != target).collect();
+        rollout.existing_releases().into_iter().filter(|(_, release)| release != target).collect();
     let mut text = format!(
         "{name} is exported into {}: {} stacks, {} roles, release {}\n",
         args.out.display(),

@@ -97,7 +97,7 @@ fn lines(rollout: &Rollout) -> Vec<Line> {
         message: String::new(),
     };
     let mut all: BTreeMap<u64, Line> = BTreeMap::new();
-    for good in &rollout.good {
+    for good in &rollout.rollback_targets {
         let known = line(good.generation, &good.plan, RolloutResult::Succeeded.into());
         let (started_at, ended_at) = (Some(good.started_at), Some(good.ended_at));
         all.insert(good.generation, Line { approved: good.approved, started_at, ended_at, ..known });
@@ -212,7 +212,7 @@ mod tests {
             "startedAt": at(1), "endedAt": at(4)});
         let last = json!({"plan": "p3", "specVersion": "v", "target": "t", "result": "failed", "message": "why",
             "endedAt": at(9), "steps": []});
-        let old = rollout(json!({"generation": 3, "good": [good], "last": last}));
+        let old = rollout(json!({"generation": 3, "rollbackTargets": [good], "last": last}));
         let show = |lines: &[Line]| -> Vec<(u64, String, Option<i64>, String)> {
             let one =
                 |line: &Line| (line.generation, line.result.to_string(), line.seconds, line.message.clone());
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(show(&lines(&old)), expected);
         // The same rollout as the state keeps it now: it is told once, and with its beginning.
         let past = json!({"generation": 3, "plan": "p3", "result": "failed", "startedAt": at(5), "endedAt": at(9), "message": "why"});
-        let new = rollout(json!({"generation": 3, "good": [good], "last": last, "past": [past]}));
+        let new = rollout(json!({"generation": 3, "rollbackTargets": [good], "last": last, "past": [past]}));
         let told = show(&lines(&new));
         assert_eq!((told.len(), &told[0]), (2, &(3, "failed".to_owned(), Some(240), "why".to_owned())));
         assert_eq!([took(119), took(120), took(7_260)], ["119 s", "2 min", "2 h 1 min"]);

@@ -11,7 +11,7 @@ use slipway_flows::rollout::baseline;
 use slipway_flows::store;
 use slipway_plan::{Plan, plan};
 use slipway_ports::{Condition, Listing as _, Objects as _, Put};
-use slipway_rollout::{Good, Rollout};
+use slipway_rollout::{RollbackTarget, Rollout};
 
 use super::watch;
 use crate::Exit;
@@ -117,9 +117,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
 }
 
 /// The rollout to go back to: the named one, or the newest.
-fn chosen<'r>(rollout: &'r Rollout, named: Option<&str>) -> Result<&'r Good, CliError> {
+fn chosen<'r>(rollout: &'r Rollout, named: Option<&str>) -> Result<&'r RollbackTarget, CliError> {
     let name = &rollout.cluster;
-    let found = rollout.good.iter().find(|good| named.is_none_or(|named| good.plan == named));
+    let found = rollout.rollback_targets.iter().find(|good| named.is_none_or(|named| good.plan == named));
     found.ok_or_else(|| match (named, others(rollout, None)) {
         (Some(named), Some(others)) => {
             CliError::refused(format!("{name} has no recorded successful plan {named}"), others)
@@ -132,10 +132,10 @@ fn chosen<'r>(rollout: &'r Rollout, named: Option<&str>) -> Result<&'r Good, Cli
 }
 
 /// The commands for the other rollouts that are recorded.
-fn others(rollout: &Rollout, but: Option<&Good>) -> Option<String> {
-    let others = rollout.good.iter().filter(|good| Some(*good) != but);
-    let command = |good: &Good| {
-        let Good { plan, generation, ended_at, .. } = good;
+fn others(rollout: &Rollout, but: Option<&RollbackTarget>) -> Option<String> {
+    let others = rollout.rollback_targets.iter().filter(|good| Some(*good) != but);
+    let command = |good: &RollbackTarget| {
+        let RollbackTarget { plan, generation, ended_at, .. } = good;
         let ended_at = moment(*ended_at);
         format!(
             "slipway rollback --cluster {} {plan} (generation {generation}, of {ended_at})",
@@ -147,8 +147,8 @@ fn others(rollout: &Rollout, but: Option<&Good>) -> Option<String> {
 }
 
 /// The error if the spec is that version already.
-fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]) -> CliError {
-    if let Some(off) = rollout.called_off() {
+fn there_already(place: &str, rollout: &Rollout, good: &RollbackTarget, changed: &[String]) -> CliError {
+    if let Some(off) = rollout.aborted_destruction() {
         return CliError::refused(
             off.message.clone(),
             "there is no rollout to go back to: upload the spec again",
@@ -171,7 +171,7 @@ fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]
 
 /// A preview without rendering: the plan to the release of that rollout, with the present credentials. `None`: that release is no longer
 /// stored.
-async fn preview(cloud: &Cloud, rollout: &Rollout, good: &Good) -> Result<Option<Plan>, CliError> {
+async fn preview(cloud: &Cloud, rollout: &Rollout, good: &RollbackTarget) -> Result<Option<Plan>, CliError> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let (release, then) = (keys::release(name, &good.target), keys::plan(name, &good.plan));
     let release = store::load::<Rendering>(assets, &release).await?.value;
@@ -191,7 +191,7 @@ fn about(
     printer: &Printer,
     place: &str,
     rollout: &Rollout,
-    good: &Good,
+    good: &RollbackTarget,
     way: Option<&Plan>,
     changed: &[String],
 ) -> String {
@@ -206,7 +206,7 @@ fn about(
             "the plan of that rollout is no longer stored: read the new plan after the spec is rendered\n",
         ),
     }
-    let Good { generation, spec_version, ended_at, .. } = good;
+    let RollbackTarget { generation, spec_version, ended_at, .. } = good;
     let ended_at = moment(*ended_at);
     let _ = writeln!(
         about,
@@ -229,7 +229,7 @@ fn about(
 async fn patches_since(
     cloud: &Cloud,
     specs: &slipway_aws::S3Bucket,
-    good: &Good,
+    good: &RollbackTarget,
 ) -> Result<Vec<String>, CliError> {
     let folder = keys::patches(&cloud.cluster);
     let listed = specs.list(&folder, MOST_PATCHES).await.map_err(in_cloud)?;

@@ -97,7 +97,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     if let Some(going) = rollout.destruction_message() {
         return Err(CliError::refused(going, format!("slipway abort --cluster {name} ends that")));
     }
-    if rollout.good.is_empty() && rollout.active().is_none() {
+    if rollout.rollback_targets.is_empty() && rollout.active().is_none() {
         let problem = format!("nothing of {name} was rolled out yet");
         return Err(CliError::refused(problem, format!("slipway status --cluster {name} says why")));
     }
@@ -123,8 +123,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     };
     // The plan that is desired, and whether it was rolled out.
     let desired = newest_plan(&cloud).await?;
-    let reached =
-        rollout.active().is_none() && rollout.good.first().map(|good| &good.plan) == desired.as_ref();
+    let reached = rollout.active().is_none()
+        && rollout.rollback_targets.first().map(|good| &good.plan) == desired.as_ref();
     let now = Timestamp::now();
     let rows = rows(&cluster, &old, &new, &pins);
     let changed = rows.iter().any(Row::changes);

@@ -32,7 +32,7 @@ use slipway_render::{Inputs, RenderError};
 use slipway_rollout::Rollout;
 use slipway_spec::Places;
 use slipway_spec::patch::Patch;
-pub(crate) use standing::{good as standing, renews_as};
+pub(crate) use standing::{newest_accepted, renews_as};
 pub use upgrade::{UpgradeOrder, earlier_pins, upgrade};
 
 use crate::credentials::{self, Constraints, Credentials, NodeBundles};

@@ -11,17 +11,17 @@ use slipway_core::status::{Report, RolloutState};
 use slipway_core::words::count;
 use slipway_plan::StackAction;
 
+use super::activity::Activity;
 use super::addons::{AddonStep, hand_over, makes_control_plane};
-use super::doing::Doing;
 use super::due::{approved, holds_up, is_approved, is_due, is_newer, readds_a_removed_member};
-use super::good::way_out;
 use super::nodes::{self, Nodes, held_by_a_pause};
 use super::order::{self, Ignored, paused};
 use super::outbox::{Effects, Evidence, Seen, finish};
 use super::progress::{Stage, Waiting, clipped, stage, turn};
+use super::rollback_target::way_out;
 use super::stack_step::{advance, called_off_creation, is_to_begin, is_unseen, take_back};
+use super::transitions::{STACK, leads, step_name};
 use super::waits::{Published, RolloutWaits, StackWaits};
-use super::ways::{STACK, leads, step_name};
 use super::words::{aborted, detail, half_joined, idle, report, succeeded, waiting};
 use super::{
     Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, Step, StepState, ToObserve, Wanted,
@@ -69,10 +69,10 @@ pub fn to_observe(rollout: &Rollout, wanted: Option<&Wanted>, now: Timestamp) ->
 pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
     let mut decision = next_steps(rollout, observed, now);
     debug_assert!(
-        decision.next.follows(&rollout.doing),
+        decision.next.follows(&rollout.activity),
         "{:?} leads to {:?}",
-        rollout.doing,
-        decision.next.doing
+        rollout.activity,
+        decision.next.activity
     );
     decision.report.ignored = decision.next.ignored.as_ref().map(Ignored::words);
     decision
@@ -94,7 +94,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     }
     effects.extend(begin(&mut next, observed.desired.as_ref(), now));
     if next.active().is_none()
-        && let Some(open) = next.take_going()
+        && let Some(open) = next.take_destruction()
     {
         return destroy::decide(next, open, observed, now, effects);
     }
@@ -221,7 +221,7 @@ fn stacks(
         // Its turn has only just come, so it was not observed. The next wake observes it.
         let Some(stack) = observed.stacks.get(&step.stack) else { continue };
         if let Some(delete) = called_off_creation(next, active, step, stack.as_ref()) {
-            waits.insert_stack(step, StackWaits::CreationCalledOff);
+            waits.insert_stack(step, StackWaits::CreationCancelled);
             effects.push(delete);
             continue;
         }
@@ -233,7 +233,7 @@ fn stacks(
         let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
         let moved = advance(active, step, stack.as_ref(), change_set, failures, now);
         // The execution was decided, and CloudFormation does not show it.
-        let is_not_begun = held && moved.effects.iter().any(Effect::begins);
+        let is_not_begun = held && moved.effects.iter().any(Effect::starts_work);
         let is_unseen = is_not_begun || is_unseen(step, stack.as_ref(), change_set);
         let step = &mut active.steps[at];
         step.sees_execution(is_unseen, now);
@@ -248,7 +248,7 @@ fn stacks(
         let step = &active.steps[at];
         waits.insert_stack(step, moved.waits);
         let saved_until = active.nodes.saved_until(&step.stack);
-        if step.kind == StackKind::Etcd && moved.effects.iter().any(Effect::begins) {
+        if step.kind == StackKind::Etcd && moved.effects.iter().any(Effect::starts_work) {
             let joins = active.joins.iter().map(|role| (role.clone(), active.target.clone()));
             next.joined_members.extend(joins);
         }
@@ -320,7 +320,7 @@ fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> 
     state.published = None;
     state.approved = None;
     if state.was_destroyed().is_some() {
-        state.does(Doing::Idle);
+        state.set_activity(Activity::Idle);
     }
     state.has_ended(&plan.id, None, (RolloutResult::Failed, &why), now);
     let ended = Ended {

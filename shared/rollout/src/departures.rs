@@ -25,7 +25,7 @@ use super::waits::{Departs, List};
 use super::{Effect, Observed, Rollout, Step, StepState, ToObserve};
 
 pub use departure::Departure;
-pub(crate) use departure::WAYS;
+pub(crate) use departure::TRANSITIONS;
 pub(crate) use departure::{DepartureState, Ending};
 
 /// The maximum number of machines that are drained at a time, so that an invocation stays bounded.

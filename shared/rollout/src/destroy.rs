@@ -32,8 +32,8 @@ use super::outbox::{Effects, finish};
 use super::patience::{CONSISTENT, PATIENCE};
 use super::progress::{clipped, named};
 use super::stack_step::{Phase, because, phase};
+use super::transitions::{STACK_DELETION, leads};
 use super::waits::{Detail, GoingWaits, Held, Pace, Progress, Published, of_destruction};
-use super::ways::{GOING, leads};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
 use records::{Records, retire};
 pub(crate) use save::Inquiry;
@@ -108,7 +108,7 @@ pub enum GoingState {
     Failed(String),
 }
 
-/// Its name in [`GOING`].
+/// Its name in [`STACK_DELETION`].
 pub(crate) const fn going_name(state: &GoingState) -> &'static str {
     match state {
         GoingState::Stands => "stands",
@@ -122,7 +122,7 @@ pub(crate) const fn going_name(state: &GoingState) -> &'static str {
 /// A destruction that was aborted, so that the cluster lacks what was deleted before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CalledOff {
+pub struct AbortedDestruction {
     /// When CloudFormation's operations had ended.
     pub at: Timestamp,
     /// In words.
@@ -199,7 +199,7 @@ pub(super) fn receive(state: &mut Rollout, given: &Given, no_snapshot: bool, now
             begin(state, given.at, no_snapshot, now)
         }
     };
-    state.put_destroy(open);
+    state.put_destruction(open);
     vec![Effect::ArmTick]
 }
 
@@ -382,7 +382,7 @@ pub(super) fn decide(
     }
     for (was, is) in before.iter().flat_map(|was| open.stacks.iter().map(move |is| (was, is))) {
         let moves = (going_name(&was.state), going_name(&is.state));
-        debug_assert!(was.stack != is.stack || leads(GOING, moves.0, moves.1), "{moves:?}");
+        debug_assert!(was.stack != is.stack || leads(STACK_DELETION, moves.0, moves.1), "{moves:?}");
     }
     // Pods of a stack that is being deleted have nowhere to run; those of a pool that still exists may stay if the destruction is aborted.
     let goes = |going: &Going| match going.state {
@@ -545,9 +545,9 @@ fn conclude(
         );
         next.destroys_over = open.aborted.max(Some(open.asked_at));
         if gone > 0 {
-            next.calls_off(CalledOff { at: now, message: message.clone() });
+            next.record_abort(AbortedDestruction { at: now, message: message.clone() });
         }
-        (RolloutState::Aborted, Pace::CalledOff, message, Event::RolloutAborted)
+        (RolloutState::Aborted, Pace::Aborted, message, Event::RolloutAborted)
     } else if let Some(why) = open.why().filter(|_| open.has_stopped()) {
         let help = help(&open, &cluster, gone, &count);
         let how = Pace::Stopped(Detail(why.to_owned()));
@@ -564,7 +564,7 @@ fn conclude(
             match (open.aborted, next.paused_since()) {
                 (Some(_), _) => {
                     let message = format!("the destruction is aborted: {goes}");
-                    (RolloutState::Aborting, Some(Held::CalledOff), message, Event::RolloutStep)
+                    (RolloutState::Aborting, Some(Held::Aborted), message, Event::RolloutStep)
                 }
                 (None, Some(since)) => {
                     let message = format!("{}; {goes}", paused(next, since));
@@ -586,7 +586,7 @@ fn conclude(
         }
     }
     if !over {
-        next.put_destroy(open);
+        next.put_destruction(open);
     }
     Report { state, generation: next.generation, message, next: command, stacks: listed, ..Report::default() }
 }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::Observed;
-use super::errand::{Policy, SentCommand, Tried, Verdict};
+use super::errand::{RetryDecision, RetryPolicy, RetryState, SentCommand};
 use super::outbox::FRESH;
 use super::waits::{Detail, HeldBy, HeldPod};
 use slipway_core::node::{Drained, FailureCode, Verb};
@@ -28,7 +28,7 @@ pub struct Drain {
     pub sent: Option<SentCommand>,
     /// Rounds that failed.
     #[serde(default)]
-    pub tried: Tried,
+    pub tried: RetryState,
     /// What the last round waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldBy>,
@@ -91,7 +91,7 @@ impl Drain {
             if let Some(patience) = late {
                 return DrainProgress::GivenUp(self.too_late(node, patience));
             }
-            let pauses = self.tried.pauses(now, Policy::DRAIN);
+            let pauses = self.tried.pauses(now, RetryPolicy::DRAIN);
             return pauses.map_or(DrainProgress::Idle, |_| DrainProgress::Pauses);
         };
         let Some(answer) = sent.answer::<Drained>(observed, now) else { return DrainProgress::Runs };
@@ -101,7 +101,7 @@ impl Drain {
         let age = now.duration_since(asked_at);
         let has_reached = sent.has_reached(observed);
         if has_reached {
-            self.tried.reached();
+            self.tried.record_reached();
         }
         self.sent = None;
         match answer {
@@ -110,7 +110,7 @@ impl Drain {
             Ok(answer) if answer.done => DrainProgress::Empty { asked_at },
             Err(_) if is_no_node => DrainProgress::Empty { asked_at },
             Ok(answer) => {
-                self.tried = Tried::default();
+                self.tried = RetryState::default();
                 self.held = Some(HeldBy::Pods(HeldPod::first_three(&answer)));
                 match late {
                     Some(patience) => DrainProgress::GivenUp(self.too_late(node, patience)),
@@ -118,17 +118,19 @@ impl Drain {
                 }
             }
             Err(why) => {
-                let verdict = self.tried.failed(has_reached, asked_at, &why, now, Policy::DRAIN);
+                let verdict = self.tried.failed(has_reached, asked_at, &why, now, RetryPolicy::DRAIN);
                 match verdict {
-                    Verdict::Unreached(lasting) if patience.is_some() => DrainProgress::GivenUp(format!(
-                        "draining {node}: no controller could be reached for {} minutes: {why}",
-                        lasting.as_mins()
-                    )),
-                    Verdict::TooOften if patience.is_some() => DrainProgress::GivenUp(format!(
+                    RetryDecision::Unreached(lasting) if patience.is_some() => {
+                        DrainProgress::GivenUp(format!(
+                            "draining {node}: no controller could be reached for {} minutes: {why}",
+                            lasting.as_mins()
+                        ))
+                    }
+                    RetryDecision::TooOften if patience.is_some() => DrainProgress::GivenUp(format!(
                         "draining {node} failed {} times: {why}",
                         self.tried.tries
                     )),
-                    Verdict::Again | Verdict::TooOften | Verdict::Unreached(_) => {
+                    RetryDecision::Again | RetryDecision::TooOften | RetryDecision::Unreached(_) => {
                         self.held = Some(HeldBy::Failure(Detail(why)));
                         late.map_or(DrainProgress::Pauses, |patience| {
                             DrainProgress::GivenUp(self.too_late(node, patience))

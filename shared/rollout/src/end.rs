@@ -215,7 +215,7 @@ pub(super) fn record_result(next: &mut Rollout, active: &Active, result: Rollout
 
 /// Deleted stacks are not part of the state any more: a plan starts without them.
 pub(super) fn forget(next: &mut Rollout, active: &Active) {
-    for step in active.nodes.gone() {
+    for step in active.nodes.deleted_pools() {
         next.deployed.remove(&step.stack);
         next.orphaned.remove(&step.stack);
         next.unfinished.remove(&step.stack);
@@ -253,7 +253,8 @@ pub(super) fn stands(next: &mut Rollout, active: &Active, stack: &str) {
 
 /// The stacks that an ended rollout was creating and that exist, with its release.
 pub(super) fn unfinished(next: &Rollout, active: &Active, observed: &Observed) -> Vec<(String, String)> {
-    let creates = |step: &&Step| step.state != StepState::Done && !next.standing().contains_key(&step.stack);
+    let creates =
+        |step: &&Step| step.state != StepState::Done && !next.existing_releases().contains_key(&step.stack);
     let exists = |step: &&Step| {
         let view = observed.stacks.get(&step.stack).and_then(Option::as_ref);
         view.is_some_and(|view| {
@@ -285,7 +286,7 @@ fn stage_is_last(active: &Active) -> bool {
 /// All stacks and nodes are as planned.
 fn is_as_planned(next: &mut Rollout, active: &Active) {
     // Stacks that still exist are remembered with their release.
-    for stack in active.stacks_by_hand.iter().chain(active.nodes.kept()) {
+    for stack in active.stacks_by_hand.iter().chain(active.nodes.stacks_of_skipped()) {
         next.orphaned.extend(next.deployed.remove_entry(stack));
     }
     // Unchanged stacks are at the new release, too.

@@ -14,9 +14,9 @@ use slipway_core::role::Role;
 
 use super::{Effect, Observed};
 
-mod tried;
+mod retry;
 
-pub(crate) use tried::{Policy, Tried, Verdict};
+pub(crate) use retry::{RetryDecision, RetryPolicy, RetryState};
 
 /// The pause before machines are asked about their health again: about one tick.
 pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(50);

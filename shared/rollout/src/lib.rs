@@ -6,17 +6,16 @@
 //!
 //! A rollout launches and updates stacks, in waves; the nodes of a wave follow its stacks (`nodes`).
 
+mod activity;
 mod addons;
 mod decide;
 mod departures;
 mod destroy;
-mod doing;
 mod drain;
 mod due;
 mod end;
 mod errand;
 pub mod fleet;
-mod good;
 mod nodes;
 mod observed;
 mod order;
@@ -25,12 +24,13 @@ mod outbox;
 mod past;
 mod patience;
 mod progress;
+mod rollback_target;
 mod stack_step;
 pub mod states;
 #[cfg(test)]
 mod tests;
+mod transitions;
 mod waits;
-mod ways;
 mod withdrawal;
 mod words;
 
@@ -45,16 +45,15 @@ use slipway_core::role::Role;
 use slipway_core::status::{Desired, Report};
 use slipway_plan::Plan;
 
+pub use activity::{Activity, destruction_finding};
 pub use addons::AddonStep;
 pub use decide::{decide, to_observe};
 pub use departures::Departure;
-pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save, Which};
-pub use doing::{Doing, destruction_finding};
+pub use destroy::{AbortedDestruction, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save, Which};
 pub use drain::Drain;
 pub use end::{Ended, RolloutResult, Stopped, StoppedRenewal, Upload};
 pub use errand::{Round, SentCommand};
 use fleet::GroupView;
-pub use good::Good;
 pub use nodes::{LeftOver, NodeStep, Nodes, Phase, Place, Task, Work, unserved};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
@@ -63,6 +62,7 @@ pub use order::{CLOCKS_APART, Given, Ignored, Order, Switch};
 pub use orders::after_order;
 pub use outbox::{EffectOutcome, Evidence, FRESH, Pending, Seen};
 pub use past::Past;
+pub use rollback_target::RollbackTarget;
 pub use stack_step::Unseen;
 use waits::Published;
 pub use withdrawal::Withdrawal;
@@ -86,9 +86,9 @@ pub struct Rollout {
     /// The add-ons that the node managers were told to apply; `None` until they were told of any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addons: Option<AddonsPointer>,
-    /// What it is doing.
+    /// What the cluster is doing.
     #[serde(default)]
-    pub doing: Doing,
+    pub activity: Activity,
     /// How the last one ended.
     pub last: Option<Ended>,
     /// The upload whose rollout failed or was aborted, until that of another one has ended: it does not begin again by itself, whatever is
@@ -106,7 +106,7 @@ pub struct Rollout {
     pub refreshed: BTreeMap<Role, String>,
     /// Successful rollouts, newest first: the targets of `slipway rollback`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub good: Vec<Good>,
+    pub rollback_targets: Vec<RollbackTarget>,
     /// The last rollouts that have ended, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<Past>,
@@ -426,13 +426,13 @@ impl Rollout {
             deployed: BTreeMap::new(),
             orphaned: BTreeMap::new(),
             addons: None,
-            doing: Doing::Idle,
+            activity: Activity::Idle,
             last: None,
             stopped: None,
             stopped_renewal: None,
             uploads: BTreeMap::new(),
             refreshed: BTreeMap::new(),
-            good: Vec::new(),
+            rollback_targets: Vec::new(),
             past: Vec::new(),
             outbox: Vec::new(),
             effects_decided: 0,
@@ -457,7 +457,7 @@ impl Rollout {
 
     /// The release of each existing stack, deployed or orphaned. A plan starts from here.
     #[must_use]
-    pub fn standing(&self) -> BTreeMap<String, String> {
+    pub fn existing_releases(&self) -> BTreeMap<String, String> {
         let both = self.orphaned.iter().chain(&self.deployed);
         both.map(|(stack, release)| (stack.clone(), release.clone())).collect()
     }
@@ -484,7 +484,7 @@ impl Rollout {
     /// Whether the state is the one that `plan` starts from.
     #[must_use]
     pub fn is_start_of(&self, plan: &Plan) -> bool {
-        plan.from == self.standing()
+        plan.from == self.existing_releases()
             && plan.earlier == self.earlier
             && plan.unfinished == self.unfinished
             && plan.joined == self.joined_members
@@ -543,7 +543,7 @@ impl Rollout {
         let one = instance.and_then(|instance| self.departures.get_mut(instance));
         let is_its_own = one.is_some_and(|one| one.not_terminated(reason));
         if !is_its_own && let Some(active) = self.active_mut() {
-            active.nodes.stuck(group, reason);
+            active.nodes.record_group_refusal(group, reason);
         }
     }
 

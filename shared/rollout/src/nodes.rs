@@ -279,10 +279,10 @@ impl Nodes {
                     now.get(&step.role).map_or_else(|| "waits for its turn".to_owned(), ToString::to_string)
                 }
             };
-            (if step.looks() { "cluster".to_owned() } else { step.role.to_string() }, words)
+            (if step.is_final_check() { "cluster".to_owned() } else { step.role.to_string() }, words)
         };
         // A role may have two steps, one before its stack and one after; a step that is open or has failed is shown.
-        let shown = self.steps.iter().filter(|step| !(step.looks() && step.is_done()));
+        let shown = self.steps.iter().filter(|step| !(step.is_final_check() && step.is_done()));
         let (done, open): (Vec<_>, Vec<_>) = shown.partition(|step| step.is_done());
         done.into_iter().chain(open.into_iter().rev()).map(words).collect()
     }
@@ -319,14 +319,14 @@ impl Nodes {
     pub(super) fn failure(&self) -> Option<String> {
         let words = |step: &NodeStep| {
             let why = step.failure()?;
-            Some(if step.looks() { why.to_owned() } else { format!("{}: {why}", step.role) })
+            Some(if step.is_final_check() { why.to_owned() } else { format!("{}: {why}", step.role) })
         };
         self.steps.iter().find_map(words)
     }
 
     /// Whether everything is as planned, and only the look at the whole cluster is left, or has failed.
     pub(super) fn is_closing(&self) -> bool {
-        self.turn().is_some_and(|at| self.steps[at].looks())
+        self.turn().is_some_and(|at| self.steps[at].is_final_check())
     }
 
     /// Whether work has begun that should be completed before anything else begins.
@@ -345,13 +345,13 @@ impl Nodes {
     }
 
     /// The removed pools that are gone.
-    pub(super) fn gone(&self) -> impl Iterator<Item = &NodeStep> {
+    pub(super) fn deleted_pools(&self) -> impl Iterator<Item = &NodeStep> {
         let removed = |step: &&NodeStep| step.work() == Work::Remove && step.is_done() && !step.is_skipped();
         self.steps.iter().filter(removed)
     }
 
     /// The stacks that should have been deleted, and stay because a machine was skipped.
-    pub(super) fn kept(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn stacks_of_skipped(&self) -> impl Iterator<Item = &String> {
         let kept = self.steps.iter().filter(|step| step.work() == Work::Remove && step.is_skipped());
         kept.map(|step| &step.stack)
     }
@@ -394,11 +394,11 @@ impl Nodes {
     }
 
     /// Auto Scaling refused a call for the machines of `group`.
-    pub(super) fn stuck(&mut self, group: &str, reason: &str) {
+    pub(super) fn record_group_refusal(&mut self, group: &str, reason: &str) {
         for at in self.turns() {
             let step = &mut self.steps[at];
             // The look makes no such call: it was for a controller that leaves.
-            if step.group == group && !step.looks() {
+            if step.group == group && !step.is_final_check() {
                 step.fail(reason);
             }
         }
@@ -555,18 +555,18 @@ pub(super) fn advance(
 }
 
 /// Each kind of work, and its states.
-pub(super) fn kinds() -> [(&'static str, &'static [super::ways::Way]); 9] {
+pub(super) fn kinds() -> [(&'static str, &'static [super::transitions::Transition]); 9] {
     use machine::State;
     [
-        ("A member of etcd that is replaced", MemberState::<Replacing>::WAYS),
-        ("A member of etcd that installs new credentials", MemberState::<Refreshing>::WAYS),
-        ("A snapshot before a stack is updated", SaverState::WAYS),
-        ("A member of etcd that leaves", LeaverState::WAYS),
-        ("Controllers", ControllersState::WAYS),
-        ("A pool that installs new credentials", PoolRefreshState::WAYS),
-        ("A pool whose workers are replaced", WorkersState::WAYS),
-        ("A pool that is removed", RemovalState::WAYS),
-        ("The look at the whole cluster", ClosingState::WAYS),
+        ("A member of etcd that is replaced", MemberState::<Replacing>::TRANSITIONS),
+        ("A member of etcd that installs new credentials", MemberState::<Refreshing>::TRANSITIONS),
+        ("A snapshot before a stack is updated", SaverState::TRANSITIONS),
+        ("A member of etcd that leaves", LeaverState::TRANSITIONS),
+        ("Controllers", ControllersState::TRANSITIONS),
+        ("A pool that installs new credentials", PoolRefreshState::TRANSITIONS),
+        ("A pool whose workers are replaced", WorkersState::TRANSITIONS),
+        ("A pool that is removed", RemovalState::TRANSITIONS),
+        ("The look at the whole cluster", ClosingState::TRANSITIONS),
     ]
 }
 

@@ -23,7 +23,7 @@ pub fn after_order(rollout: &Rollout, given: &Given, desired: Option<&Desired>, 
     let mut next = rollout.clone();
     let mut effects = Effects::new(now);
     effects.extend(receive(&mut next, given, desired, now));
-    debug_assert!(next.follows(&rollout.doing), "{:?} leads to {:?}", rollout.doing, next.doing);
+    debug_assert!(next.follows(&rollout.activity), "{:?} leads to {:?}", rollout.activity, next.activity);
     if next.is_stopped() {
         next.withdraw_pending();
     }

@@ -104,7 +104,7 @@ impl Effects {
         let (drains, apart): (Vec<_>, Vec<_>) = std::mem::take(&mut self.acts)
             .into_iter()
             .partition(|(effect, _)| matches!(effect, Effect::Send(command) if is_own_drain(&command.token)));
-        let (begins, rest): (Vec<_>, Vec<_>) = own.into_iter().partition(|(effect, _)| effect.begins());
+        let (begins, rest): (Vec<_>, Vec<_>) = own.into_iter().partition(|(effect, _)| effect.starts_work());
         self.acts = apart;
         self.acts.extend(rest);
         drains.into_iter().chain(begins).map(|(effect, _)| effect).collect()
@@ -151,7 +151,7 @@ impl Pending {
 
     /// Whether the next decision depends on it.
     #[must_use]
-    pub fn holds_up(&self) -> bool {
+    pub fn blocks_decision(&self) -> bool {
         !self.effect.only_reports()
     }
 }
@@ -249,7 +249,7 @@ impl Effect {
     /// Whether it begins something, so that it must not be performed after an order to stop. A waiting terminate hook is completed
     /// nevertheless: its machine was drained, and is terminated in any case.
     #[must_use]
-    pub fn begins(&self) -> bool {
+    pub fn starts_work(&self) -> bool {
         let completes = matches!(self, Self::CompleteTermination { .. });
         // A snapshot disrupts nothing, but counts as a beginning.
         let saves = matches!(self, Self::Send(command) if command.verb == Verb::EtcdSnapshot);
@@ -294,7 +294,7 @@ impl Rollout {
     pub(super) fn withdraw_pending(&mut self) {
         let ends = self.destroy().is_some() || self.active().is_some_and(|active| active.aborted.is_some());
         let (withdrawn, rest): (Vec<Pending>, Vec<Pending>) =
-            std::mem::take(&mut self.outbox).into_iter().partition(|pending| pending.effect.begins());
+            std::mem::take(&mut self.outbox).into_iter().partition(|pending| pending.effect.starts_work());
         self.outbox = rest;
         for Pending { effect, .. } in withdrawn {
             let is_drain = matches!(&effect, Effect::Send(command)

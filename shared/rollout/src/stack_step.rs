@@ -419,7 +419,7 @@ pub(super) fn take_back(
             (StepState::Executing | StepState::Done, _) => continue,
         };
         if step.is_taken_back(now) {
-            let called_off = || StackWaits::CreationCalledOff;
+            let called_off = || StackWaits::CreationCancelled;
             waits.insert_stack(step, step.failure().map_or_else(called_off, StackWaits::Failed));
         }
     }

@@ -1,7 +1,7 @@
-//! All state machines as one page: docs/states.md is written from their tables, whose moves debug builds hold ([`super::ways`]). So it shows what
+//! All state machines as one page: docs/states.md is written from their tables, whose moves debug builds hold ([`super::table`]). So it shows what
 //! really happens.
 
-use super::ways::{DOING, GOING, LAST_SNAPSHOT, STACK};
+use super::transitions::{ACTIVITY, LAST_SNAPSHOT, STACK, STACK_DELETION};
 use super::{departures, nodes};
 
 /// The page that draws all state machines.
@@ -16,27 +16,27 @@ pub fn page() -> String {
          its queries again. A resume does the same there, and returns to `look` from the states that only prepare: `snapshot`, `check`\nand `moveLeader`.\n",
     );
     let kinds = nodes::kinds();
-    let all = [("A cluster", DOING), ("A stack of a rollout", STACK)];
+    let all = [("A cluster", ACTIVITY), ("A stack of a rollout", STACK)];
     let rest = [
-        ("A machine that is removed", departures::WAYS),
-        ("A stack of a cluster that is destroyed", GOING),
+        ("A machine that is removed", departures::TRANSITIONS),
+        ("A stack of a cluster that is destroyed", STACK_DELETION),
         ("The last snapshot of a cluster that is destroyed", LAST_SNAPSHOT),
     ];
-    for (name, ways) in all.into_iter().chain(kinds).chain(rest) {
+    for (name, table) in all.into_iter().chain(kinds).chain(rest) {
         page.push_str(&format!("\n## {name}\n\n```mermaid\nstateDiagram-v2\n"));
-        page.push_str(&format!("    [*] --> {}\n", ways[0].from));
-        for way in ways {
-            way.to.iter().for_each(|to| page.push_str(&format!("    {} --> {to}\n", way.from)));
-            if way.to.is_empty() {
-                page.push_str(&format!("    {} --> [*]\n", way.from));
+        page.push_str(&format!("    [*] --> {}\n", table[0].from));
+        for row in table {
+            row.to.iter().for_each(|to| page.push_str(&format!("    {} --> {to}\n", row.from)));
+            if row.to.is_empty() {
+                page.push_str(&format!("    {} --> [*]\n", row.from));
             }
         }
         page.push_str("```\n\n| state | what it is | what wakes it |\n|---|---|---|\n");
-        for way in ways {
-            let wakes: Vec<&str> = way.wakes.iter().map(|wakes| wakes.words()).collect();
-            let ends = if way.to.is_empty() { "nothing: it is over" } else { "the tick" };
+        for row in table {
+            let wakes: Vec<&str> = row.wakes.iter().map(|wakes| wakes.words()).collect();
+            let ends = if row.to.is_empty() { "nothing: it is over" } else { "the tick" };
             let wakes = if wakes.is_empty() { ends.to_owned() } else { wakes.join("; ") };
-            page.push_str(&format!("| `{}` | {} | {wakes} |\n", way.from, way.is));
+            page.push_str(&format!("| `{}` | {} | {wakes} |\n", row.from, row.meaning));
         }
     }
     page
@@ -44,20 +44,22 @@ pub fn page() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ways::{Way, leads, step_name};
+    use super::super::transitions::{Transition, leads, step_name};
     use super::*;
     use crate::departures;
     use std::collections::BTreeSet;
 
     #[test]
     fn every_state_can_be_reached_and_leads_to_an_end() {
-        let all = [DOING, STACK, GOING, LAST_SNAPSHOT, departures::WAYS].into_iter().map(|ways| ("", ways));
-        for (name, ways) in nodes::kinds().into_iter().chain(all) {
-            let known: BTreeSet<&str> = ways.iter().map(|way| way.from).collect();
-            let reached: BTreeSet<&str> = ways.iter().flat_map(|way| way.to).copied().collect();
+        let all = [ACTIVITY, STACK, STACK_DELETION, LAST_SNAPSHOT, departures::TRANSITIONS]
+            .into_iter()
+            .map(|table| ("", table));
+        for (name, table) in nodes::kinds().into_iter().chain(all) {
+            let known: BTreeSet<&str> = table.iter().map(|row| row.from).collect();
+            let reached: BTreeSet<&str> = table.iter().flat_map(|row| row.to).copied().collect();
             assert!(reached.is_subset(&known), "{name}: {reached:?}");
             let unreached: Vec<&str> =
-                ways[1..].iter().map(|way| way.from).filter(|at| !reached.contains(at)).collect();
+                table[1..].iter().map(|row| row.from).filter(|at| !reached.contains(at)).collect();
             assert_eq!(unreached, [""; 0], "{name}");
         }
         assert!(leads(STACK, "waiting", "changeSet") && !leads(STACK, "done", "waiting"));
@@ -67,7 +69,7 @@ mod tests {
     fn each_state_bears_the_name_that_its_table_has() {
         use crate::destroy::{Inquiry, going_name, snapshot_name};
         use crate::{GoingState, LastSnapshot, Save, StepState, Which};
-        let known = |ways: &'static [Way]| ways.iter().map(|way| way.from).collect::<Vec<_>>();
+        let known = |table: &'static [Transition]| table.iter().map(|row| row.from).collect::<Vec<_>>();
         let (now, why) = (jiff::Timestamp::UNIX_EPOCH, || "no".to_owned());
         let steps = [
             StepState::Waiting,
@@ -84,7 +86,7 @@ mod tests {
             GoingState::NotOurs,
             GoingState::Failed(why()),
         ];
-        assert_eq!(going.each_ref().map(going_name), known(GOING)[..]);
+        assert_eq!(going.each_ref().map(going_name), known(STACK_DELETION)[..]);
         let key = || "key".to_owned();
         let wanted = |which, save| LastSnapshot::Wanted { which, save, earlier: None };
         let leader = || Save::Leader(Inquiry::new(now));
@@ -139,7 +141,7 @@ stateDiagram-v2
             ("leave", "a machine of its group that comes or goes"),
             ("withdraw", "the end of a command"),
             ("gone", "nothing: it is over"),
-            ("calledOff", "an order, or another spec"),
+            ("destructionAborted", "an order, or another spec"),
         ] {
             let mut rows = page.lines().filter(|line| line.starts_with(&format!("| `{state}` |")));
             assert!(rows.any(|row| row.ends_with(&format!(" | {wakes} |"))), "{state}");

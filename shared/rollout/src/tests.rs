@@ -5,7 +5,6 @@ mod change_sets;
 mod decisions;
 mod destroy;
 mod evidence;
-mod good;
 mod joining;
 mod leaving;
 mod made;
@@ -14,6 +13,7 @@ mod nodes;
 mod orders;
 mod outbox;
 mod reports;
+mod rollback_targets;
 mod rolls;
 mod stacks;
 mod turns;
@@ -129,7 +129,7 @@ fn refused(mut state: Rollout, stack: &str, reason: &str) -> Rollout {
 /// The state without the look at the whole cluster, for worlds without machines.
 fn without_a_look(mut state: Rollout) -> Rollout {
     if let Some(active) = state.active_mut() {
-        active.nodes.steps.retain(|step| !step.looks());
+        active.nodes.steps.retain(|step| !step.is_final_check());
     }
     state
 }
@@ -477,7 +477,7 @@ fn p3_a_plan_that_needs_approval_waits_for_it_and_for_no_other() {
     assert_eq!(fake.log.len(), 0);
     let (state, report) = fake.run(state, &wanted, Some(&wanted.plan.id), false);
     assert_eq!(report.state.as_str(), "succeeded");
-    assert_eq!((state.approved.as_deref(), state.good[0].approved), (None, true));
+    assert_eq!((state.approved.as_deref(), state.rollback_targets[0].approved), (None, true));
 }
 
 #[test]

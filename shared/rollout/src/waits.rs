@@ -344,7 +344,7 @@ pub enum StackWaits {
     /// For the deletion of an earlier failed creation.
     Wreck,
     /// For the deletion of its unfinished creation after an abort.
-    CreationCalledOff,
+    CreationCancelled,
     /// For nothing: it was not begun, because of an order to stop.
     NotBegun,
     /// For nothing: it is as planned, in this status.

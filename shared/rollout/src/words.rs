@@ -95,7 +95,7 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
             ..Report::default()
         };
     }
-    if let Some(off) = rollout.called_off() {
+    if let Some(off) = rollout.aborted_destruction() {
         return Report {
             state: RolloutState::Aborted,
             generation: rollout.generation,
@@ -150,7 +150,7 @@ pub(super) fn waiting(active: &Active, waits: &RolloutWaits) -> String {
     let stacks = format!("{} of {} stacks done", stacks_done(active), active.steps.len());
     match waits {
         RolloutWaits::Nodes(nodes) => {
-            let of: Vec<_> = active.nodes.steps.iter().filter(|step| !step.looks()).collect();
+            let of: Vec<_> = active.nodes.steps.iter().filter(|step| !step.is_final_check()).collect();
             let done = of.iter().filter(|step| step.is_done()).count();
             let overridden = overridden(&active.nodes).map(|words| format!("; {words}")).unwrap_or_default();
             format!("{} ({stacks}, {done} of {} roles' nodes{overridden})", named(nodes), of.len())

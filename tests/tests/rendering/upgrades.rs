@@ -11,7 +11,7 @@ use slipway_flows::rendering::{RenderOutcome, UpgradeOrder, earlier_pins};
 use slipway_flows::store;
 use slipway_plan::Plan;
 use slipway_render::lock::Lock;
-use slipway_rollout::{Ended, Given, Good, Order, Rollout, RolloutResult, Stopped};
+use slipway_rollout::{Ended, Given, Order, RollbackTarget, Rollout, RolloutResult, Stopped};
 use slipway_sim::mortal::Life;
 use slipway_tests::workshop::{Workshop, rolled_out};
 
@@ -43,7 +43,7 @@ fn planned(outcome: RenderOutcome) -> Plan {
 /// Makes `plan` count as rolled out, after those that succeeded before.
 fn succeeded(account: &Workshop, plan: &Plan, at: Timestamp) {
     let before: Option<Rollout> = account.read(&keys::rollout(NAME));
-    let good = Good {
+    let good = RollbackTarget {
         generation: 1,
         spec_version: "v".to_owned(),
         plan: plan.id.clone(),
@@ -52,7 +52,7 @@ fn succeeded(account: &Workshop, plan: &Plan, at: Timestamp) {
         started_at: at,
         ended_at: at,
     };
-    let earlier = before.map(|rollout| rollout.good).unwrap_or_default();
+    let earlier = before.map(|rollout| rollout.rollback_targets).unwrap_or_default();
     let last = Ended {
         plan: plan.id.clone(),
         spec_version: "v".to_owned(),
@@ -64,7 +64,8 @@ fn succeeded(account: &Workshop, plan: &Plan, at: Timestamp) {
         steps: Vec::new(),
         unserved: false,
     };
-    let rollout = Rollout { good: [vec![good], earlier].concat(), last: Some(last), ..rolled_out(plan) };
+    let rollout =
+        Rollout { rollback_targets: [vec![good], earlier].concat(), last: Some(last), ..rolled_out(plan) };
     account.assets.upload(&keys::rollout(NAME), store::json(&rollout));
 }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 use slipway_core::release::Rendering;
 use slipway_core::status::Desired;
 
-use slipway_rollout::{Active, Doing, Stopped};
+use slipway_rollout::{Active, Activity, Stopped};
 
 use super::*;
 
@@ -199,7 +199,7 @@ async fn p7_neither_an_open_roll_nor_one_that_failed_holds_up_a_renewal() {
                 "changes": release.id_without_credentials(),
             });
             let active: Active = serde_json::from_value(active).unwrap();
-            state.doing = Doing::Rolling(Box::new(active));
+            state.activity = Activity::RollingOut(Box::new(active));
         } else {
             let last = ended(&roll, RolloutResult::Failed, account.now);
             state.last = Some(Ended { spec_version: uploaded.spec_version.clone(), ..last });
@@ -235,7 +235,7 @@ async fn p7_what_runs_is_renewed_although_no_rollout_ever_succeeded() {
     let good = account.desired().unwrap();
     let mut state: Rollout = account.read(&keys::rollout(NAME)).unwrap();
     let release: Rendering = account.read(&keys::release(NAME, &good.target)).unwrap();
-    state.good.clear();
+    state.rollback_targets.clear();
     let (spec_version, changes) = (good.spec_version.clone(), release.id_without_credentials());
     state.stopped = Some(Stopped { spec_version, changes });
     let refused = ended(&account.desired_plan(), RolloutResult::Failed, account.now);

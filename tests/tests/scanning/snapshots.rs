@@ -7,7 +7,7 @@ use slipway_core::snapshots::{SnapshotFailure, SnapshotLedger, SnapshotSchedule,
 async fn launched(text: &str) -> Workshop {
     let account = Workshop::launched(text).await;
     // Its launch may have failed after etcd: it counts that etcd is there.
-    assert!(account.rollout().unwrap().standing().contains_key("production-etcd"));
+    assert!(account.rollout().unwrap().existing_releases().contains_key("production-etcd"));
     account
 }
 

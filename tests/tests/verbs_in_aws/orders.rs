@@ -60,7 +60,7 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     assert!(slipway.event(mark, &["Rollout Aborted"], PATIENCE).await.is_some());
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     let rollout: Value = slipway.document(CLUSTER, "rollout.json").await.unwrap().unwrap();
-    assert_eq!((&rollout["doing"], &rollout["last"]["result"]), (&json!("idle"), &json!("aborted")));
+    assert_eq!((&rollout["activity"], &rollout["last"]["result"]), (&json!("idle"), &json!("aborted")));
     let stack = |name: &str| slipway.world().cloud().with(|cloud| cloud.stack_status(name));
     assert_eq!(stack("minimal-pool-general"), None, "the rollout never came to this stack");
     let shown = run("status").await.out;

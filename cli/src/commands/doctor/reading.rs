@@ -286,6 +286,7 @@ async fn backups_of(cloud: &Cloud, checked: &Checked) -> Read<Backups> {
     let rollout = cloud.known_rollout().await?;
     let snapshots = Snapshots::read(cloud, rollout.as_ref().and_then(|rollout| rollout.etcd_gone_at)).await?;
     let every_hours = checked.cluster.etcd.snapshots.map(|one| one.every_hours);
-    let since = rollout.as_ref().and_then(|rollout| rollout.good.iter().map(|good| good.ended_at).min());
+    let since =
+        rollout.as_ref().and_then(|rollout| rollout.rollback_targets.iter().map(|good| good.ended_at).min());
     Ok(Backups { every_hours, newest: snapshots.newest_verified(), since })
 }

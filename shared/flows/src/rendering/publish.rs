@@ -53,7 +53,7 @@ pub(super) async fn publish_plan(
         let rollout = recall(ports.assets, cluster, rollout).await?;
         let unfinished = running.baseline.unfinished.iter().map(|(stack, (release, _))| (stack, release));
         let joined = running.baseline.joined.iter().map(|(role, (release, _))| (role, release));
-        let known = rollout.standing() == running.baseline.releases
+        let known = rollout.existing_releases() == running.baseline.releases
             && rollout.unfinished.iter().eq(unfinished)
             && rollout.joined_members.iter().eq(joined)
             && rollout.addons_release() == running.baseline.addons.as_deref();
@@ -197,7 +197,7 @@ pub(super) async fn compare(
     now: Timestamp,
 ) -> FlowResult<Compared> {
     let of_spec = prepared.cluster.rollout.approval;
-    let good = good_plan(assets, rollout).await?;
+    let good = last_plan(assets, rollout).await?;
     let manual_since = manual_since(desired, rollout, &good, of_spec);
     let approval = approval(site, &good, manual_since.as_ref(), of_spec);
     let policy = RolloutPolicy { approval, ..prepared.cluster.rollout.clone() };
@@ -239,19 +239,20 @@ pub(super) async fn has_credentials(assets: &impl Objects, prepared: &Prepared) 
 }
 
 /// The plan that was rolled out last.
-enum Good {
+enum LastPlan {
     /// None was.
     Nothing,
     /// Nobody deletes plans. If one is missing nevertheless, a person decides.
     Missing,
-    /// `approved`: as [`slipway_rollout::Good::approved`].
+    /// `approved`: as [`slipway_rollout::RollbackTarget::approved`].
     Plan { plan: Box<Plan>, approved: bool },
 }
 
-async fn good_plan(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Good> {
-    let Some(good) = rollout.good.first() else { return Ok(Good::Nothing) };
+async fn last_plan(assets: &impl Objects, rollout: &Rollout) -> FlowResult<LastPlan> {
+    let Some(good) = rollout.rollback_targets.first() else { return Ok(LastPlan::Nothing) };
     let plan = store::load::<Plan>(assets, &keys::plan(&rollout.cluster, &good.plan)).await?.value;
-    Ok(plan.map_or(Good::Missing, |plan| Good::Plan { plan: Box::new(plan), approved: good.approved }))
+    Ok(plan
+        .map_or(LastPlan::Missing, |plan| LastPlan::Plan { plan: Box::new(plan), approved: good.approved }))
 }
 
 /// Whether the plan of a spec that says `of_spec` waits for a person. An upload cannot waive its own review: it also waits if the spec that was
@@ -259,7 +260,7 @@ async fn good_plan(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Good>
 /// person says nothing: the uploader decides how soon a renewal is urgent.
 fn approval(
     site: &Site,
-    good: &Good,
+    good: &LastPlan,
     manual_since: Option<&BTreeSet<String>>,
     of_spec: Approval,
 ) -> Approval {
@@ -268,10 +269,10 @@ fn approval(
         return Approval::Manual;
     }
     match good {
-        Good::Nothing => Approval::Auto,
-        Good::Missing => Approval::Manual,
-        Good::Plan { plan, approved: false } if plan.needs_approval() => Approval::Manual,
-        Good::Plan { plan, approved: _ } => plan.approval_of_spec(),
+        LastPlan::Nothing => Approval::Auto,
+        LastPlan::Missing => Approval::Manual,
+        LastPlan::Plan { plan, approved: false } if plan.needs_approval() => Approval::Manual,
+        LastPlan::Plan { plan, approved: _ } => plan.approval_of_spec(),
     }
 }
 
@@ -279,23 +280,23 @@ fn approval(
 fn manual_since(
     desired: Option<&Desired>,
     rollout: &Rollout,
-    good: &Good,
+    good: &LastPlan,
     of_spec: Approval,
 ) -> Option<BTreeSet<String>> {
     let since = desired.and_then(|desired| desired.manual_since.as_ref());
     let since = since.filter(|since| match good {
         // A plan that waited for a person although its spec says `auto`, and that a person approved.
-        Good::Plan { plan, approved } => {
+        LastPlan::Plan { plan, approved } => {
             let takes_it_off =
                 *approved && plan.needs_approval() && plan.approval_of_spec() == Approval::Auto;
             since.contains(&plan.id) || !takes_it_off
         }
-        Good::Nothing | Good::Missing => true,
+        LastPlan::Nothing | LastPlan::Missing => true,
     });
     match of_spec {
         Approval::Auto => since.cloned(),
         Approval::Manual => Some(since.cloned().unwrap_or_else(|| {
-            let rolled_out = rollout.good.first().map(|good| good.plan.clone());
+            let rolled_out = rollout.rollback_targets.first().map(|good| good.plan.clone());
             let under_way = rollout.active().map(|active| active.plan.clone());
             let announced = desired.map(|desired| desired.plan.clone());
             rolled_out.into_iter().chain(under_way).chain(announced).collect()

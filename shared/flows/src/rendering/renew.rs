@@ -128,7 +128,7 @@ pub(super) async fn renew_what_runs(
     let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
     let rollout = recall(ports.assets, cluster, rollout).await?;
     // After a destruction that was aborted, a part of the cluster is missing: only the upload makes it whole.
-    let is_whole = rollout.called_off().is_none() && rollout.was_destroyed().is_none();
+    let is_whole = rollout.aborted_destruction().is_none() && rollout.was_destroyed().is_none();
     let stacks_move = rollout.active().is_some_and(Active::changes_stacks);
     if rollout.is_going() || !is_whole || stacks_move {
         return Ok(());
@@ -184,7 +184,7 @@ pub(super) async fn renew_what_runs(
         return Ok(());
     }
     // A plan that was rolled out, was stopped, or cannot be executed has nothing to wait for.
-    let waits = rollout.good.first().is_none_or(|good| desired.plan != good.plan)
+    let waits = rollout.rollback_targets.first().is_none_or(|good| desired.plan != good.plan)
         && !rollout.was_rolled_out(&desired)
         && newest.is_some()
         && !matches!(held_up, Some(HeldUp::NotExecutable | HeldUp::Stopped));

@@ -12,7 +12,7 @@ use slipway_core::keys;
 use slipway_core::role::Role;
 use slipway_plan::{Baseline, Plan, RenewalPlan};
 use slipway_ports::Objects;
-use slipway_rollout::{Good, Rollout};
+use slipway_rollout::{RollbackTarget, Rollout};
 
 use super::Prepared;
 use crate::credentials::{self, Constraints, Imported, NodeBundles};
@@ -34,8 +34,11 @@ pub(super) async fn spec(specs: &impl Objects, cluster: &str, version: &str) -> 
 
 /// The newest rollout whose spec a person approved or did not have to. A renewal that nobody approved counts, because it is limited to what the spec
 /// before it says. One that only looks is not, and so does not count.
-pub(crate) async fn good<'a>(assets: &impl Objects, rollout: &'a Rollout) -> FlowResult<Option<&'a Good>> {
-    for good in &rollout.good {
+pub(crate) async fn newest_accepted<'a>(
+    assets: &impl Objects,
+    rollout: &'a Rollout,
+) -> FlowResult<Option<&'a RollbackTarget>> {
+    for good in &rollout.rollback_targets {
         if good.approved {
             return Ok(Some(good));
         }
@@ -46,7 +49,7 @@ pub(crate) async fn good<'a>(assets: &impl Objects, rollout: &'a Rollout) -> Flo
         }
     }
     // Plans are never deleted, so this has no reason. The oldest one has the most after it that could have said otherwise.
-    Ok(rollout.good.last())
+    Ok(rollout.rollback_targets.last())
 }
 
 /// Whether rollouts and renewals go alike by both specs. No rollout brings this, so an upload that differs in nothing else has an empty plan.
@@ -99,7 +102,8 @@ pub(super) async fn as_approved(
     spec: &mut Cluster,
 ) -> FlowResult<Plan> {
     let is_look = before.is_empty() && before.needs_approval();
-    let Some(good) = good(assets, rollout).await?.filter(|good| is_look && good.plan != before.id) else {
+    let Some(good) = newest_accepted(assets, rollout).await?.filter(|good| is_look && good.plan != before.id)
+    else {
         return Ok(before);
     };
     let plan = store::load::<Plan>(assets, &keys::plan(&rollout.cluster, &good.plan)).await?.value;
@@ -170,7 +174,7 @@ async fn approved_lead(
     rollout: &Rollout,
     version: &str,
 ) -> FlowResult<SignedDuration> {
-    for good in &rollout.good {
+    for good in &rollout.rollback_targets {
         let key = keys::plan(&cluster.name, &good.plan);
         let Some(plan) = store::load::<Plan>(assets, &key).await?.value else { continue };
         if good.approved || !plan.needs_approval() {
@@ -204,7 +208,7 @@ async fn has_and_says_the_same(
     // The last rollout may have failed. It had begun and had something to do, so this had been decided.
     let last = rollout.last.as_ref().filter(|last| !last.steps.is_empty());
     let last = last.map(|last| last.spec_version.as_str());
-    let good = good(assets, rollout).await?.map(|good| good.spec_version.as_str());
+    let good = newest_accepted(assets, rollout).await?.map(|good| good.spec_version.as_str());
     if [last, good].contains(&Some(version)) {
         return Ok(true);
     }

@@ -11,7 +11,7 @@ use slipway_core::pin::Pin;
 use slipway_core::release::Site;
 use slipway_ports::Objects;
 use slipway_render::lock::Lock;
-use slipway_rollout::{Good, Rollout, RolloutResult};
+use slipway_rollout::{RollbackTarget, Rollout, RolloutResult};
 
 use super::{RenderOutcome, RenderWorld, newest_with};
 use crate::error::{FlowError, FlowResult};
@@ -84,7 +84,7 @@ pub(super) async fn change_of_pins(
     let to = match &order.back_to {
         None => UpgradeTo::Newest,
         Some(plan) => {
-            let Some(good) = rollout.good.iter().find(|good| good.plan == *plan) else {
+            let Some(good) = rollout.rollback_targets.iter().find(|good| good.plan == *plan) else {
                 return Ok(Err(format!("no plan {plan} that succeeded is recorded; no pin was changed")));
             };
             let Some(lock) = lock_of(assets, rollout, good).await? else {
@@ -110,10 +110,10 @@ pub async fn earlier_pins<'r>(
     lock: &Lock,
     pins: &BTreeSet<Pin>,
     plan: Option<&str>,
-) -> FlowResult<Option<(&'r Good, Lock)>> {
+) -> FlowResult<Option<(&'r RollbackTarget, Lock)>> {
     let last = rollout.last.as_ref().map(|last| last.result);
     let settled = rollout.active().is_none() && last == Some(RolloutResult::Succeeded);
-    for good in rollout.good.iter().filter(|good| plan.is_none_or(|plan| good.plan == plan)) {
+    for good in rollout.rollback_targets.iter().filter(|good| plan.is_none_or(|plan| good.plan == plan)) {
         let Some(earlier) = lock_of(assets, rollout, good).await? else { continue };
         let mut back = lock.clone();
         back.put_back(pins, &earlier);
@@ -126,6 +126,10 @@ pub async fn earlier_pins<'r>(
 }
 
 /// The lock that a successful rollout was rendered with. `None`: it is no longer in the bucket.
-async fn lock_of(assets: &impl Objects, rollout: &Rollout, good: &Good) -> FlowResult<Option<Lock>> {
+async fn lock_of(
+    assets: &impl Objects,
+    rollout: &Rollout,
+    good: &RollbackTarget,
+) -> FlowResult<Option<Lock>> {
     Ok(store::load::<Lock>(assets, &keys::release_lock(&rollout.cluster, &good.target)).await?.value)
 }

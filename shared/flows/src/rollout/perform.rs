@@ -35,7 +35,7 @@ pub(super) async fn perform_and_record<A: Objects, S: Stacks, G: Groups, C: Comm
             continue;
         }
         // After a failure nothing else begins.
-        if refused && pending.effect.begins() {
+        if refused && pending.effect.starts_work() {
             outcomes.push((pending.id, EffectOutcome::Dropped));
             continue;
         }
@@ -44,7 +44,7 @@ pub(super) async fn perform_and_record<A: Objects, S: Stacks, G: Groups, C: Comm
                 refused |= matches!(outcome, EffectOutcome::Refused(_)) && fails_more(&pending.effect);
                 outcomes.push((pending.id, outcome));
             }
-            Err(failure) if pending.holds_up() => error = error.or(Some(failure)),
+            Err(failure) if pending.blocks_decision() => error = error.or(Some(failure)),
             Err(failure) => {
                 unsaid.get_or_insert(failure);
             }
@@ -93,7 +93,7 @@ pub async fn attempt<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: T
         tracing::warn!(cluster, effect = name(effect), "too old: decided anew");
         return Ok(EffectOutcome::Dropped);
     }
-    if effect.is_disruptive() || effect.begins() {
+    if effect.is_disruptive() || effect.starts_work() {
         // An invocation that stood still may come back when a person has said to stop, or others have gone on.
         let now = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
         if now.is_none_or(|now| now.outbox.iter().all(|one| one.id != pending.id)) {

@@ -74,7 +74,7 @@ pub(super) async fn receive_notice<A: Objects, S, G, C, B, T>(
         let mut stored = store::load::<Rollout>(ports.assets, &key).await?;
         let Some(state) = stored.value.take() else { return Ok((Some(stored), false)) };
         let is_ours = !state.is_leased(now);
-        let next = state.clone().interrupted(group, &notice.instance, notice.at, now);
+        let next = state.clone().with_interruption(group, &notice.instance, notice.at, now);
         if next == state {
             stored.value = Some(next);
             return Ok((Some(stored), is_ours));

@@ -18,7 +18,7 @@ use slipway_core::node::{Command, Verb};
 use slipway_core::status::Desired;
 use slipway_ports::ErrorKind;
 use slipway_rollout::{
-    Active, Departure, Doing, Effect, EffectOutcome, Evidence, Given, Order, Pending, Rollout, Seen,
+    Active, Activity, Departure, Effect, EffectOutcome, Evidence, Given, Order, Pending, Rollout, Seen,
     StackStatus, after_order,
 };
 
@@ -36,7 +36,7 @@ fn rolling(state: Value) -> Rollout {
     });
     let active: Active = serde_json::from_value(active).unwrap();
     Rollout {
-        doing: Doing::Rolling(Box::new(active)),
+        activity: Activity::RollingOut(Box::new(active)),
         generation: 1,
         effects_decided: 100,
         ..Rollout::new("c")

@@ -12,7 +12,7 @@ use slipway_ports::Objects;
 use slipway_rollout::Rollout;
 
 use crate::error::FlowResult;
-use crate::rendering::{renews_as, standing};
+use crate::rendering::{newest_accepted, renews_as};
 
 /// What specs say, as far as it counts.
 pub(super) struct Accepted {
@@ -60,7 +60,7 @@ pub(super) async fn accepted(
 
 /// The version of the spec that was rolled out last; before any rollout has succeeded, of the last one that began.
 fn rolled_out(rollout: &Rollout) -> Option<&str> {
-    let good = rollout.good.first().map(|good| good.spec_version.as_str());
+    let good = rollout.rollback_targets.first().map(|good| good.spec_version.as_str());
     let begun = rollout.active().map(|active| active.spec_version.as_str());
     good.or(begun).or(rollout.last.as_ref().map(|last| last.spec_version.as_str()))
 }
@@ -73,7 +73,7 @@ async fn counts<'a>(
 ) -> FlowResult<Option<&'a str>> {
     let since = desired.and_then(|desired| desired.snapshots.as_ref());
     let good = match rollout {
-        Some(rollout) => standing(assets, rollout).await?,
+        Some(rollout) => newest_accepted(assets, rollout).await?,
         None => None,
     };
     let later = good.filter(|good| since.is_none_or(|since| good.started_at > since.at));

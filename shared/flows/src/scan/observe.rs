@@ -100,7 +100,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let spec =
         accepted(ports.specs, ports.assets, name, desired.as_ref(), rollout.as_ref(), &mut findings).await?;
     let Some(Accepted { mut cluster, snapshots }) = spec else {
-        let stands = rollout.is_some_and(|rollout| !rollout.standing().is_empty());
+        let stands = rollout.is_some_and(|rollout| !rollout.existing_releases().is_empty());
         if !stands {
             return Ok(Err("no accepted spec, and nothing stands: left alone"));
         }
@@ -113,7 +113,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     }
     // Before that there is no etcd, so nothing is missing. A launch may have failed after it, and the cluster be in use.
     let etcd = stack_name(name, StackKind::Etcd, "");
-    let has_etcd = rollout.as_ref().is_some_and(|rollout| rollout.standing().contains_key(&etcd));
+    let has_etcd = rollout.as_ref().is_some_and(|rollout| rollout.existing_releases().contains_key(&etcd));
     let snapshots = match has_etcd {
         true => {
             let earlier_until = rollout.as_ref().and_then(|rollout| rollout.etcd_gone_at);
@@ -159,7 +159,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
 /// Whether what is desired was rolled out, and nothing is open or paused. After a failure or an abort, work begins again only after an upload (P10).
 fn is_idle(rollout: &Rollout, desired: &Desired) -> bool {
     let done = rollout.last.as_ref().is_some_and(|last| last.result == RolloutResult::Succeeded);
-    let reached = rollout.good.first().is_some_and(|good| good.target == desired.target);
+    let reached = rollout.rollback_targets.first().is_some_and(|good| good.target == desired.target);
     let is_of_another = |stopped: &Stopped| stopped.spec_version != desired.spec_version;
     let nothing_waits = rollout.stopped.as_ref().is_none_or(is_of_another);
     done && reached && nothing_waits && rollout.active().is_none() && rollout.paused_since().is_none()

@@ -16,11 +16,11 @@ use slipway_core::role::Role;
 use super::{Scene, Slots};
 use crate::Effect;
 use crate::drain::{Drain, DrainProgress, Patience};
-use crate::errand::{Policy, Sender, SentCommand, Tried};
+use crate::errand::{RetryPolicy, RetryState, Sender, SentCommand};
 use crate::fleet::{GroupView, Lifecycle, MachineView};
 use crate::patience::{CONSISTENT, PATIENCE};
+use crate::transitions::{Transition, Wakes, leads};
 use crate::waits::{Departs, Detail, HowFar};
-use crate::ways::{Wakes, Way, leads};
 use again::{LastDrain, prolong};
 pub(super) use interrupted::NOTICE_COUNTS;
 #[cfg(test)]
@@ -140,38 +140,38 @@ pub enum DepartureState {
         sent: Option<SentCommand>,
         /// Commands that failed.
         #[serde(default)]
-        tried: Tried,
+        tried: RetryState,
     },
 }
 
 /// The states of a departure. In each of them the departure ends when the machine is gone.
-pub(crate) const WAYS: &[Way] = &[
-    Way::new(
+pub(crate) const TRANSITIONS: &[Transition] = &[
+    Transition::new(
         "drain",
         "its pods are evicted, and its terminate hook is kept alive",
         &[Wakes::Command, Wakes::Machine],
         &["leave", "rest", "withdraw", "gone"],
     ),
-    Way::new(
+    Transition::new(
         "leave",
         "it is drained, and is terminated; once it waits in its terminate hook, it is drained again, because a person may have uncordoned it",
         &[Wakes::Command, Wakes::Machine],
         &["drain", "withdraw", "gone"],
     ),
-    Way::new(
+    Transition::new(
         "rest",
         "it is drained, and stays until its step terminates it or deletes its stack, or until EC2 interrupts it",
         &[Wakes::Machine],
         &["drain", "withdraw", "gone"],
     ),
-    Way::new(
+    Transition::new(
         "withdraw",
         "it stays after all: its drain is cancelled",
         &[Wakes::Command],
         &["uncordon", "drain", "gone"],
     ),
-    Way::new("uncordon", "it is uncordoned", &[Wakes::Command], &["drain", "withdraw", "gone"]),
-    Way::new("gone", "it is terminated, or uncordoned; nothing remains to be done", &[], &[]),
+    Transition::new("uncordon", "it is uncordoned", &[Wakes::Command], &["drain", "withdraw", "gone"]),
+    Transition::new("gone", "it is terminated, or uncordoned; nothing remains to be done", &[], &[]),
 ];
 
 impl DepartureState {
@@ -295,7 +295,7 @@ impl Departure {
     /// Whether it stays, and could not be uncordoned for a long time: the tries continue, and a rollout may remove it meanwhile.
     pub(crate) const fn only_stays_cordoned(&self) -> bool {
         match &self.state {
-            DepartureState::Uncordon { tried, .. } => tried.is_too_often(Policy::UNCORDON),
+            DepartureState::Uncordon { tried, .. } => tried.is_too_often(RetryPolicy::UNCORDON),
             DepartureState::Drain { .. }
             | DepartureState::Leave { .. }
             | DepartureState::Rest { .. }
@@ -366,7 +366,7 @@ impl Departure {
             DepartureState::Rest { .. } => self.empty_in_words(),
             DepartureState::Withdraw { .. } => HowFar::Stays,
             DepartureState::Uncordon { tried, .. } => match &tried.last {
-                Some(last) if tried.is_too_often(Policy::UNCORDON) => {
+                Some(last) if tried.is_too_often(RetryPolicy::UNCORDON) => {
                     HowFar::StaysCordoned(Detail(last.why.clone()))
                 }
                 Some(_) | None => HowFar::Stays,
@@ -377,7 +377,7 @@ impl Departure {
 
     fn enter(&mut self, state: DepartureState, now: Timestamp) -> bool {
         debug_assert!(
-            leads(WAYS, self.state.name(), state.name()),
+            leads(TRANSITIONS, self.state.name(), state.name()),
             "the table has no move from {} to {}",
             self.state.name(),
             state.name()

@@ -20,7 +20,7 @@ impl Rollout {
     ///
     /// The notice is stored, as an order is, because nothing that can be observed later says the same.
     #[must_use]
-    pub fn interrupted(mut self, group: &str, instance: &str, at: Timestamp, now: Timestamp) -> Self {
+    pub fn with_interruption(mut self, group: &str, instance: &str, at: Timestamp, now: Timestamp) -> Self {
         let Some(role) = self.pool_of(group) else { return self };
         // Nothing may be urgent longer than from now on.
         let at = at.min(now);

@@ -70,7 +70,7 @@ pub(super) fn destroyed(
         ..empty
     };
     let (spec_versions, message_then) = (observed.newest.clone(), message.clone());
-    next.is_gone(Destroyed { at: now, spec_versions, snapshot, message: message_then });
+    next.record_destroyed(Destroyed { at: now, spec_versions, snapshot, message: message_then });
     Report {
         state: RolloutState::Destroyed,
         generation: next.generation,

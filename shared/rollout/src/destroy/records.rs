@@ -19,7 +19,7 @@ use super::super::patience::PATIENCE;
 use super::super::stack_step::{Phase, phase, zone_help};
 use super::super::waits::Detail;
 use super::super::{Observed, ResourceFailure, Rollout, StackView};
-use super::save::{Inquiry, member_groups, members, why_not};
+use super::save::{Inquiry, failure_messages, member_groups, members};
 use super::{Destroy, GoingWaits};
 
 /// The state of the records of etcd's members.
@@ -133,7 +133,7 @@ fn take_back(
     let Some(answers) = answers.into_iter().collect::<Option<Vec<_>>>() else {
         return (Records::Deleting(inquiry), Some(GoingWaits::Records));
     };
-    let why = why_not(&inquiry.round, &answers);
+    let why = failure_messages(&inquiry.round, &answers);
     retry_or_give_up(inquiry, observed, &why, now)
 }
 

@@ -10,13 +10,13 @@ use slipway_core::node::{EtcdHealth, SnapshotTaken, Verb};
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
 
-use super::super::errand::{Policy, Round, Sender, Tried, Verdict};
+use super::super::errand::{RetryDecision, RetryPolicy, RetryState, Round, Sender};
 use super::super::fleet::serving;
 use super::super::fleet::{GroupView, OWNER_TAG};
 use super::super::outbox::Effects;
 use super::super::stack_step::{Phase, phase};
+use super::super::transitions::{LAST_SNAPSHOT, leads};
 use super::super::waits::Detail;
-use super::super::ways::{LAST_SNAPSHOT, leads};
 use super::super::{Effect, Observed, Rollout, StackView};
 use super::{Destroy, GoingState, GoingWaits};
 
@@ -156,7 +156,7 @@ pub struct Inquiry {
     pub since: Timestamp,
     /// Rounds that failed.
     #[serde(default)]
-    pub tried: Tried,
+    pub tried: RetryState,
     /// The last round of commands.
     #[serde(default, skip_serializing_if = "Round::is_empty")]
     pub round: Round,
@@ -166,22 +166,22 @@ impl Inquiry {
     /// A new inquiry.
     #[must_use]
     pub fn new(since: Timestamp) -> Self {
-        Self { since, tried: Tried::default(), round: Round::default() }
+        Self { since, tried: RetryState::default(), round: Round::default() }
     }
 
     /// The round failed, or there was nobody to ask: it is repeated after a pause, but not forever. Returns whether to give up.
     pub(super) fn gives_up(&mut self, why: &str, observed: &Observed, now: Timestamp) -> bool {
         let round = std::mem::take(&mut self.round);
         let (reached, asked_at) = (round.has_reached_any(observed), round.at().unwrap_or(now));
-        match self.tried.failed(reached, asked_at, why, now, Policy::FAREWELL) {
-            Verdict::Again => false,
-            Verdict::TooOften | Verdict::Unreached(_) => true,
+        match self.tried.failed(reached, asked_at, why, now, RetryPolicy::FAREWELL) {
+            RetryDecision::Again => false,
+            RetryDecision::TooOften | RetryDecision::Unreached(_) => true,
         }
     }
 
     /// Why the last round failed, if the next one has to wait.
     pub(super) fn pauses(&self, now: Timestamp) -> Option<String> {
-        self.tried.pauses(now, Policy::FAREWELL).map(str::to_owned)
+        self.tried.pauses(now, RetryPolicy::FAREWELL).map(str::to_owned)
     }
 }
 
@@ -309,7 +309,7 @@ fn has_groups(state: &Rollout, observed: &Observed) -> Option<bool> {
 }
 
 /// The messages of members that could not execute the command.
-pub(super) fn why_not<T>(round: &Round, answers: &[Result<T, String>]) -> String {
+pub(super) fn failure_messages<T>(round: &Round, answers: &[Result<T, String>]) -> String {
     let why = round.iter().zip(answers);
     let why = why.filter_map(|(sent, answer)| Some(format!("{}: {}", sent.role, answer.as_ref().err()?)));
     why.collect::<Vec<_>>().join("; ")
@@ -412,7 +412,7 @@ fn finds_leader(
     let leader = answers.iter().find(leads).map(|(sent, _)| (*sent).clone());
     let Some(leader) = leader else {
         let results: Vec<_> = answers.into_iter().map(|(_, answer)| answer).collect();
-        let why = why_not(&inquiry.round, &results);
+        let why = failure_messages(&inquiry.round, &results);
         let why = if why.is_empty() { why } else { format!(" ({why})") };
         let why = format!("no member of etcd leads{why}");
         return retry_or_give_up(open, inquiry, &why, observed, now);

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::departures::tests::group;
-use crate::errand::{PAUSE, Tried};
+use crate::errand::{PAUSE, RetryState};
 use crate::fleet::{GroupView, Lifecycle};
 use crate::order::Order;
 use crate::stack_step::zone_help;
@@ -267,7 +267,7 @@ fn each_step_of_a_destruction_is_said_once_and_what_is_only_waited_for_is_no_ste
     assert_eq!(events(&first), ["Rollout Step"]);
     let again = |decision: &Decision, second| {
         let mut state = decision.next.clone();
-        let open = state.take_going().unwrap();
+        let open = state.take_destruction().unwrap();
         decided(state, open, &observed[1], at(second))
     };
     let second = again(&first, 60);
@@ -300,7 +300,7 @@ fn p10_a_cluster_lacks_something_where_a_destruction_was_called_off_after_a_stac
         let open = Destroy { aborted: Some(at(1)), ..open(&stacks) };
         let decision = decided(cluster(&["c-network"]), open, &Observed::default(), at(60));
         assert_eq!(decision.report.state.as_str(), "aborted");
-        assert_eq!(decision.next.called_off().is_some(), lacks);
+        assert_eq!(decision.next.aborted_destruction().is_some(), lacks);
     }
 }
 
@@ -468,7 +468,7 @@ fn what_comes_to_nothing_is_asked_again_a_minute_after_it_was_asked_and_three_ti
         (&unheard, 2, patience, false, 2),
         (&unheard, 2, patience + 1, true, 2),
     ] {
-        let mut inquiry = Inquiry { tried: Tried { tries, ..Tried::default() }, ..inquiry(&["1"]) };
+        let mut inquiry = Inquiry { tried: RetryState { tries, ..RetryState::default() }, ..inquiry(&["1"]) };
         let given_up = inquiry.gives_up("no", observed, at(second));
         assert_eq!((given_up, inquiry.tried.tries), (gives_up, then), "{tries} {second}");
         assert!(inquiry.round.is_empty(), "no command is open after that");

@@ -84,7 +84,8 @@ fn p6_a_drain_that_run_command_refuses_is_no_try() {
     }
     assert_eq!(refused(7_201), "given up");
     // What reached a controller ends it.
-    let mut drain = Drain { tried: Tried { unreached_since: Some(NOW), ..Tried::default() }, ..running() };
+    let mut drain =
+        Drain { tried: RetryState { unreached_since: Some(NOW), ..RetryState::default() }, ..running() };
     drain.progress("i-1", &failed(FailureCode::AwsDenied), after(1), Some(patience));
     assert_eq!((drain.tried.unreached_since, drain.tried.tries), (None, 1));
 }
@@ -93,7 +94,7 @@ fn p6_a_drain_that_run_command_refuses_is_no_try() {
 #[test]
 fn p6_the_drain_of_a_node_that_has_to_leave_is_never_given_up() {
     for (tries, unreached_since) in [(9, None), (0, Some(NOW))] {
-        let tried: Tried = serde_json::from_value(serde_json::json!({
+        let tried: RetryState = serde_json::from_value(serde_json::json!({
             "tries": tries, "unreachedSince": unreached_since, "last": {"at": after(7_000), "why": "no"},
         }))
         .unwrap();
@@ -125,7 +126,7 @@ fn p12_what_was_empty_or_no_node_is_looked_at_again_when_the_answer_is_old() {
         for (second, is_seen) in [(most.as_secs(), "empty"), (most.as_secs() + 1, "idle"), (25_000, "idle")] {
             let mut drain = running();
             assert_eq!(name(&drain.progress("i-1", &seen, after(second), None)), is_seen, "{second}");
-            assert_eq!(drain.tried, Tried::default(), "it is not a failure");
+            assert_eq!(drain.tried, RetryState::default(), "it is not a failure");
         }
     }
 }

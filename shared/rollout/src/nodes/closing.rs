@@ -12,7 +12,7 @@ use slipway_core::node::report::ComponentName;
 use slipway_core::node::{ClusterServes, NodesReady, Verb};
 use slipway_core::role::Role;
 
-use crate::ways::{Wakes, Way};
+use crate::transitions::{Transition, Wakes};
 
 use super::super::errand::{Round, SentCommand};
 use super::super::fleet::{GroupView, Lifecycle, MachineView};
@@ -52,15 +52,15 @@ pub enum ClosingState {
 }
 
 impl State for ClosingState {
-    const WAYS: &'static [Way] = &[
-        Way::new(
+    const TRANSITIONS: &'static [Transition] = &[
+        Transition::new(
             "check",
             "all controllers are asked whether etcd, their components, the node managers and the Nodes of all pools serve",
             &[Wakes::Command],
             &["done", "failed"],
         ),
-        Way::DONE,
-        Way::FAILED,
+        Transition::DONE,
+        Transition::FAILED,
     ];
 
     fn start() -> Self {

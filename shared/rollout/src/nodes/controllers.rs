@@ -26,7 +26,7 @@ use super::super::fleet::{GroupView, MachineView, TargetHealth};
 use super::super::outbox::{Evidence, FRESH, Seen};
 use super::super::waits::{Asks, Boot, Boots, Comes, Danger, Departs, HowFar, Many, ObservedParts, Waits};
 use super::credentials::{earlier_boot, outdated};
-use super::idle::surely;
+use super::idle::is_idle_long_enough;
 use super::machine::{Machine, Move, State, Tries, waited, waits_for};
 use super::member::grace_is_over;
 use super::members::{no_snapshot, refreshed, snapshot, take_snapshot};
@@ -190,7 +190,7 @@ impl Controllers {
             return Move::Fail(why);
         }
         let idle_since = idle_since.unwrap_or(turn.now);
-        if self.renews() && self.done.is_empty() && !surely(idle_since, turn.now) {
+        if self.renews() && self.done.is_empty() && !is_idle_long_enough(idle_since, turn.now) {
             let state = ControllersState::Look { idle_since: Some(idle_since) };
             return Move::Stay(state, Waits::SecondLook(Many::Several));
         }

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ways::{Wakes, Way};
+use crate::transitions::{Transition, Wakes};
 
 use super::super::errand::{Round, SentCommand};
 use super::super::fleet::{GroupView, MachineView};
 use super::super::waits::{Boot, Comes, Many, ObservedParts, Waits};
-use super::idle::surely;
+use super::idle::is_idle_long_enough;
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::refreshed;
 use super::{AT_A_TIME, CONSISTENT, PATIENCE, Phase, Turn, counting, is_current, serves, serving, stands_by};
@@ -51,21 +51,21 @@ pub enum PoolRefreshState {
 }
 
 impl State for PoolRefreshState {
-    const WAYS: &'static [Way] = &[
-        Way::new(
+    const TRANSITIONS: &'static [Transition] = &[
+        Transition::new(
             "look",
             "finds the machines that still have the old credentials; waits for a window",
             &[Wakes::Machine],
             &["refresh", "done", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "refresh",
             "some machines install the new credentials",
             &[Wakes::Command],
             &["look", "failed"],
         ),
-        Way::DONE,
-        Way::FAILED,
+        Transition::DONE,
+        Transition::FAILED,
     ];
 
     fn start() -> Self {
@@ -171,7 +171,7 @@ impl PoolRefresh {
                 return Move::Stay(PoolRefreshState::start(), Waits::Boot(Comes::Earlier, boots));
             }
             let idle_since = idle_since.unwrap_or(turn.now);
-            if self.done.is_empty() && !surely(idle_since, turn.now) {
+            if self.done.is_empty() && !is_idle_long_enough(idle_since, turn.now) {
                 let state = PoolRefreshState::Look { idle_since: Some(idle_since) };
                 return Move::Stay(state, Waits::SecondLook(Many::Several));
             }

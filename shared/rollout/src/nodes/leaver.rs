@@ -18,7 +18,7 @@ use super::members::{
     snapshot, take_snapshot, waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn};
-use crate::ways::{Wakes, Way};
+use crate::transitions::{Transition, Wakes};
 
 /// The removal of a member from etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,45 +68,45 @@ pub enum LeaverState {
 }
 
 impl State for LeaverState {
-    const WAYS: &'static [Way] = &[
-        Way::new(
+    const TRANSITIONS: &'static [Transition] = &[
+        Transition::new(
             "look",
             "finds its machine; waits for a window",
             &[Wakes::Machine],
             &["snapshot", "check", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "snapshot",
             "another member takes a snapshot",
             &[Wakes::Command],
             &["check", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "check",
             "checks on all members whether they can do without it",
             &[Wakes::Command],
             &["moveLeader", "remove", "verify", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "moveLeader",
             "leadership is moved to another member",
             &[Wakes::Command],
             &["check", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "remove",
             "a member that remains removes it from the membership",
             &[Wakes::Command],
             &["verify", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "verify",
             "checks the health of the remaining members",
             &[Wakes::Command],
             &["done", "failed"],
         ),
-        Way::DONE,
-        Way::FAILED,
+        Transition::DONE,
+        Transition::FAILED,
     ];
 
     fn start() -> Self {

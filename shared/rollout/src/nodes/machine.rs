@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use slipway_core::deadline::TRIES;
 use slipway_core::node::Verb;
 
-use super::super::errand::{Policy, Round, SentCommand, Tried, Verdict};
+use super::super::errand::{RetryDecision, RetryPolicy, RetryState, Round, SentCommand};
+use super::super::transitions::{Transition, leads};
 use super::super::waits::{Danger, Detail, List, Waits};
-use super::super::ways::{Way, leads};
 use super::{PATIENCE, Turn};
 
 /// The progress of a state machine.
@@ -96,7 +96,7 @@ pub enum Place {
 /// The states of a kind of work.
 pub(super) trait State: Sized {
     /// All states, and the moves from each.
-    const WAYS: &'static [Way];
+    const TRANSITIONS: &'static [Transition];
 
     /// The state in which it begins, and in which everything is decided again.
     fn start() -> Self;
@@ -313,7 +313,7 @@ pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Wa
 
 fn check_way<M: Machine>(from: Place, to: Place) {
     debug_assert!(
-        leads(M::State::WAYS, from.name(), to.name()),
+        leads(M::State::TRANSITIONS, from.name(), to.name()),
         "the table has no move from {} to {}",
         from.name(),
         to.name()
@@ -339,7 +339,7 @@ pub(crate) struct Failures {
     /// By document. A machine that one does not reach may be reached by another: Run Command refuses a document that does not exist, for
     /// example, and another member of etcd takes the snapshot.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub by_document: BTreeMap<String, Tried>,
+    pub by_document: BTreeMap<String, RetryState>,
     /// Whether leadership could not be moved from the machine, and has not been moved since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_leadership: bool,
@@ -369,7 +369,7 @@ impl Tries {
         let Some(failures) = &mut self.0 else { return };
         for sent in commands.iter().filter(|sent| sent.has_reached(turn.observed)) {
             if let Some(tried) = failures.by_document.get_mut(sent.command.verb.document()) {
-                tried.reached();
+                tried.record_reached();
             }
         }
     }
@@ -387,7 +387,7 @@ impl Tries {
     /// What it waits for if its last try has only just failed.
     fn pauses(&self, now: Timestamp) -> Option<Waits> {
         let mut tried = self.0.as_ref()?.by_document.values();
-        let why = tried.find_map(|tried| tried.pauses(now, Policy::WORK))?;
+        let why = tried.find_map(|tried| tried.pauses(now, RetryPolicy::WORK))?;
         Some(Waits::AnotherTry(Detail(why.to_owned())))
     }
 
@@ -410,14 +410,14 @@ impl Tries {
         failures.keeps_leadership |= *verb == Verb::EtcdMoveLeader;
         let tried = failures.by_document.entry(verb.document().to_owned()).or_default();
         let reached = sent.has_reached(turn.observed);
-        match tried.failed(reached, sent.at, why, turn.now, Policy::WORK.by(verb)) {
-            Verdict::Again => Move::To(S::start()),
-            Verdict::Unreached(lasting) => Move::Fail(format!(
+        match tried.failed(reached, sent.at, why, turn.now, RetryPolicy::WORK.by(verb)) {
+            RetryDecision::Again => Move::To(S::start()),
+            RetryDecision::Unreached(lasting) => Move::Fail(format!(
                 "{what} {machine}: no command has reached {} for {} minutes: {why}",
                 sent.command.instance,
                 lasting.as_mins()
             )),
-            Verdict::TooOften => Move::Fail(format!("{what} {machine} failed {TRIES} times: {why}")),
+            RetryDecision::TooOften => Move::Fail(format!("{what} {machine} failed {TRIES} times: {why}")),
         }
     }
 }

@@ -14,14 +14,14 @@ use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
 use super::super::waits::{Asks, Boot, Boots, Comes, Many, ObservedParts, Waits};
 use super::danger::{self, Answers};
-use super::idle::surely;
+use super::idle::is_idle_long_enough;
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{
     answers, ask_everyone, gives_way, is_old, machine, no_snapshot, sees_who_leads, snapshot, take_snapshot,
     waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn, is_current, serving};
-use crate::ways::{Wakes, Way};
+use crate::transitions::{Transition, Wakes};
 
 pub(crate) use refresh::{RefreshMember, Refreshing};
 pub(crate) use replace::{ReplaceMember, Replacing};
@@ -106,21 +106,29 @@ pub(super) trait MemberWork<A> {
     ) -> Move<MemberState<A>>;
 }
 
-const LOOK: Way = Way::new(
+const LOOK: Transition = Transition::new(
     "look",
     "finds what has to be done; waits for its machine or for a window",
     &[Wakes::Machine],
     &["snapshot", "check", "verify", "done", "failed"],
 );
-const SNAPSHOT: Way =
-    Way::new("snapshot", "another member takes a snapshot", &[Wakes::Command], &["check", "look", "failed"]);
-const VERIFY: Way =
-    Way::new("verify", "checks the health of all members", &[Wakes::Command], &["look", "done", "failed"]);
+const SNAPSHOT: Transition = Transition::new(
+    "snapshot",
+    "another member takes a snapshot",
+    &[Wakes::Command],
+    &["check", "look", "failed"],
+);
+const VERIFY: Transition = Transition::new(
+    "verify",
+    "checks the health of all members",
+    &[Wakes::Command],
+    &["look", "done", "failed"],
+);
 
 /// The own states of one kind of work on a member.
 pub(super) trait Act {
     /// All states, and the moves from each.
-    const WAYS: &'static [Way];
+    const TRANSITIONS: &'static [Transition];
 
     fn place(&self) -> Place;
     fn machine(&self) -> &String;
@@ -132,7 +140,7 @@ pub(super) trait Act {
 }
 
 impl<A: Act> State for MemberState<A> {
-    const WAYS: &'static [Way] = A::WAYS;
+    const TRANSITIONS: &'static [Transition] = A::TRANSITIONS;
 
     fn start() -> Self {
         Self::Look { idle_since: None }
@@ -280,7 +288,7 @@ fn choose<W: MemberWork<A>, A: Act>(
     if serving(group).any(|(id, machine)| is_current(group, machine) || work.done() == Some(id)) {
         *since = None;
         let idle_since = idle_since.unwrap_or(turn.now);
-        if work.done().is_none() && !surely(idle_since, turn.now) {
+        if work.done().is_none() && !is_idle_long_enough(idle_since, turn.now) {
             let state = MemberState::Look { idle_since: Some(idle_since) };
             return Move::Stay(state, Waits::SecondLook(Many::One));
         }

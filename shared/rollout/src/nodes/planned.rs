@@ -219,7 +219,7 @@ impl Nodes {
 
     /// The credentials that the machines of `role` have installed in place; `None` if they did something else, or one was skipped.
     pub(in super::super) fn refreshed_to(&self, role: &Role) -> Option<&str> {
-        let step = self.steps.iter().find(|step| step.role == *role && !step.looks());
+        let step = self.steps.iter().find(|step| step.role == *role && !step.is_final_check());
         step.filter(|step| !step.is_skipped()).and_then(NodeStep::refreshed_to)
     }
 

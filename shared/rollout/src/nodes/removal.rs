@@ -19,7 +19,7 @@ use super::super::waits::{Boot, Comes, Departs, Detail, Idle, Kept, ObservedPart
 use super::super::{Effect, StackStatus, StackView, operation_token};
 use super::machine::{Machine, Move, Place, State, waited};
 use super::{CONSISTENT, PATIENCE, Phase, Turn, serving};
-use crate::ways::{Wakes, Way};
+use crate::transitions::{Transition, Wakes};
 
 /// The removal of a pool with its stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,16 +51,21 @@ pub enum RemovalState {
 }
 
 impl State for RemovalState {
-    const WAYS: &'static [Way] = &[
-        Way::new(
+    const TRANSITIONS: &'static [Transition] = &[
+        Transition::new(
             "empty",
             "its machines are drained one after the other, and stay",
             &[Wakes::Command],
             &["delete", "done", "failed"],
         ),
-        Way::new("delete", "CloudFormation deletes its stack", &[Wakes::Stack], &["empty", "done", "failed"]),
-        Way::DONE,
-        Way::FAILED,
+        Transition::new(
+            "delete",
+            "CloudFormation deletes its stack",
+            &[Wakes::Stack],
+            &["empty", "done", "failed"],
+        ),
+        Transition::DONE,
+        Transition::FAILED,
     ];
 
     fn start() -> Self {

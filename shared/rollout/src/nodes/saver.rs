@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ways::{Wakes, Way};
+use crate::transitions::{Transition, Wakes};
 
 use super::super::errand::SentCommand;
 use super::super::waits::Waits;
@@ -34,21 +34,26 @@ pub enum SaverState {
 }
 
 impl State for SaverState {
-    const WAYS: &'static [Way] = &[
-        Way::new(
+    const TRANSITIONS: &'static [Transition] = &[
+        Transition::new(
             "look",
             "checks whether there is a snapshot that is recent enough",
             &[Wakes::Machine],
             &["snapshot", "done", "failed"],
         ),
-        Way::new("snapshot", "a member takes a snapshot", &[Wakes::Command], &["look", "done", "failed"]),
-        Way::new(
+        Transition::new(
+            "snapshot",
+            "a member takes a snapshot",
+            &[Wakes::Command],
+            &["look", "done", "failed"],
+        ),
+        Transition::new(
             "done",
             "there is a snapshot; another one is taken if it becomes too old before CloudFormation updates the stack",
             &[],
             &["look"],
         ),
-        Way::FAILED,
+        Transition::FAILED,
     ];
 
     fn start() -> Self {

@@ -201,7 +201,7 @@ impl NodeStep {
 
     /// Whether it is the look at the whole cluster.
     #[must_use]
-    pub const fn looks(&self) -> bool {
+    pub const fn is_final_check(&self) -> bool {
         matches!(self.task, Task::Closing(_))
     }
 
@@ -265,7 +265,7 @@ impl NodeStep {
 
     /// The wave of stacks after which it is done.
     pub(super) fn wave(&self) -> u8 {
-        if self.looks() {
+        if self.is_final_check() {
             return StackKind::Pool.wave();
         }
         let own = wave(&self.role);

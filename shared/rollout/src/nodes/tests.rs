@@ -89,7 +89,7 @@ fn p8_nodes_that_are_to_be_worked_on_are_kept_with_the_rollout_that_is_open() {
         let mut state = Rollout::new("c");
         state.put_active(active);
         let written = serde_json::to_value(&state).unwrap();
-        assert_eq!(written["doing"]["rolling"].get("nodes").is_none(), is_none);
+        assert_eq!(written["activity"]["rollingOut"].get("nodes").is_none(), is_none);
         assert_eq!(serde_json::from_value::<Rollout>(written).unwrap(), state);
     }
 }
@@ -148,8 +148,8 @@ fn a_stack_is_kept_where_its_pool_was_to_go_and_a_machine_of_it_was_left() {
         step("pool-c", workers(done(true))),
         deleting("pool-d"),
     ]);
-    assert_eq!(Vec::from_iter(nodes.kept()), ["c-pool-a"]);
-    assert_eq!(nodes.gone().map(|step| step.stack.as_str()).collect::<Vec<_>>(), ["c-pool-b"]);
+    assert_eq!(Vec::from_iter(nodes.stacks_of_skipped()), ["c-pool-a"]);
+    assert_eq!(nodes.deleted_pools().map(|step| step.stack.as_str()).collect::<Vec<_>>(), ["c-pool-b"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ways::{Wakes, Way};
+use crate::transitions::{Transition, Wakes};
 
 use super::super::Effect;
 use super::super::departures::{Departure, DepartureState, Ending};
@@ -21,7 +21,7 @@ use super::super::waits::{
     Boot, Boots, Comes, Departs, Detail, Idle, Many, ObservedParts, Waits, WorkersWait,
 };
 use super::credentials::outdated;
-use super::idle::surely;
+use super::idle::is_idle_long_enough;
 use super::machine::{Machine, Move, Place, State, waited};
 use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, departs, is_current, serves, serving, stands_by};
 pub(crate) use extra::Extra;
@@ -89,21 +89,21 @@ pub enum Exit {
 }
 
 impl State for WorkersState {
-    const WAYS: &'static [Way] = &[
-        Way::new(
+    const TRANSITIONS: &'static [Transition] = &[
+        Transition::new(
             "look",
             "no worker is being replaced: finds outdated workers, or waits for a window or for missing machines",
             &[Wakes::Machine],
             &["roll", "done", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "roll",
             "workers are drained and terminated, or the machines of the surge are launched",
             &[Wakes::Machine, Wakes::Command],
             &["look", "done", "failed"],
         ),
-        Way::DONE,
-        Way::FAILED,
+        Transition::DONE,
+        Transition::FAILED,
     ];
 
     fn start() -> Self {
@@ -177,15 +177,15 @@ impl Machine for Workers {
         let still_to_go = begun.iter().filter(|(id, exit)| **exit == Exit::Shrinks && serves(group, id));
         let still_to_go = u32::try_from(still_to_go.count()).unwrap_or(u32::MAX);
         self.extra.follow(group.desired, group.min, still_to_go, turn.now);
-        if let Some(why) = self.settle(&mut begun, turn, group) {
+        if let Some(why) = self.read_results(&mut begun, turn, group) {
             return Move::Fail(why);
         }
-        self.keep(&mut begun, turn, group);
+        self.keep_surplus(&mut begun, turn, group);
         // No worker may be terminated in place of a surge machine that was not launched.
         if self.extra.is_to_come(group.desired) {
             return self.stays(begun, self.comes_first(turn, group));
         }
-        let pool = self.survey(turn, group);
+        let pool = self.read_pool(turn, group);
         let extra = self.extra.machines();
         let is_whole = pool.comes == 0 && pool.available >= pool.wanted.saturating_add(extra);
         if begun.is_empty() && is_whole && !self.done.is_empty() {
@@ -197,7 +197,7 @@ impl Machine for Workers {
         let is_small = extra == 0 && !self.extra.may_be_larger();
         if pool.outdated.is_empty() && begun.is_empty() && is_whole && is_small {
             let idle_since = idle_since.unwrap_or(turn.now);
-            if self.done.is_empty() && !surely(idle_since, turn.now) {
+            if self.done.is_empty() && !is_idle_long_enough(idle_since, turn.now) {
                 let state = WorkersState::Look { idle_since: Some(idle_since) };
                 return Move::Stay(state, Waits::SecondLook(Many::Several));
             }
@@ -243,7 +243,7 @@ impl Workers {
     }
 
     /// Reads the results of the workers that are being replaced. Returns why the pool fails, if it does.
-    fn settle(&mut self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView) -> Option<String> {
+    fn read_results(&mut self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView) -> Option<String> {
         for (id, mut exit) in std::mem::take(begun) {
             // A person skipped it while it was drained: it is uncordoned.
             let skipped = turn.departures.get_mut(&id).filter(|one| {
@@ -291,7 +291,7 @@ impl Workers {
 
     /// Somebody else, such as a cluster autoscaler, has taken back machines of the surge: as many workers of the new release that are being
     /// drained as surplus stay. Otherwise other machines would replace them.
-    fn keep(&self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView) {
+    fn keep_surplus(&self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView) {
         // One whose termination was requested is no part of the surge any more.
         let surplus = begun.iter().filter(|(_, exit)| **exit == Exit::Goes).map(|(id, _)| id);
         let surplus = surplus
@@ -344,7 +344,7 @@ impl Workers {
         pool.available < pool.wanted.saturating_add(self.extra.machines())
     }
 
-    fn survey<'g>(&self, turn: &Turn<'_>, group: &'g GroupView) -> Pool<'g> {
+    fn read_pool<'g>(&self, turn: &Turn<'_>, group: &'g GroupView) -> Pool<'g> {
         let mut outdated: Vec<&String> = outdated(&self.done, turn, group);
         outdated.retain(|id| {
             !turn.departs(id) && !self.given_up.contains_key(*id) && group.machines[*id].healthy
@@ -402,7 +402,7 @@ impl Workers {
         let extra = self.extra.machines();
         // An answer from before a decrement would set a size that undoes it.
         if may_start && !turn.newer && !outdated.is_empty() && !self.extra.may_be_larger() {
-            let more = self.more(group, pool);
+            let more = self.missing_surge(group, pool);
             if more > 0 {
                 let desired = group.desired + more;
                 self.extra = self.extra.raised(more, group.desired, turn.now);
@@ -449,7 +449,7 @@ impl Workers {
     }
 
     /// How many more machines to launch before workers are terminated.
-    fn more(&self, group: &GroupView, pool: &Pool<'_>) -> u32 {
+    fn missing_surge(&self, group: &GroupView, pool: &Pool<'_>) -> u32 {
         let outdated = u32::try_from(pool.outdated.len()).unwrap_or(u32::MAX);
         let most = if self.weighted { 0 } else { self.pace.more(pool.wanted) };
         // The first surge machine is a canary, too.

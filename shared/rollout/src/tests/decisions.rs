@@ -54,7 +54,7 @@ pub(super) fn rolling(steps: &[Value], nodes: &[Value]) -> Rollout {
         "steps": steps, "nodesByHand": 0, "stacksByHand": [], "nodes": {"steps": nodes},
     });
     let active: Active = serde_json::from_value(active).unwrap();
-    Rollout { generation: 4, doing: Doing::Rolling(Box::new(active)), ..Rollout::new("c") }
+    Rollout { generation: 4, activity: Activity::RollingOut(Box::new(active)), ..Rollout::new("c") }
 }
 
 fn paused(state: Rollout) -> Rollout {

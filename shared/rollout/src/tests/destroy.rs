@@ -214,7 +214,7 @@ fn a_destruction_takes_a_snapshot_where_etcd_leads_and_then_the_stacks_backwards
     assert_eq!((last.as_str(), arms), ("disarm", 1));
     let gone = quay.state.was_destroyed().unwrap();
     assert!(gone.spec_versions.contains("v9") && gone.snapshot.as_deref() == Some(KEY), "{gone:?}");
-    assert!(quay.state.standing().is_empty() && !quay.state.is_open());
+    assert!(quay.state.existing_releases().is_empty() && !quay.state.is_open());
     // It keeps reporting that, and does nothing.
     assert_eq!(quay.wake(None).state.as_str(), "destroyed");
     let read: Rollout = serde_json::from_value(serde_json::to_value(&quay.state).unwrap()).unwrap();
@@ -401,7 +401,7 @@ fn p10_a_pause_holds_a_destruction_and_an_abort_ends_it_between_two_stacks() {
     assert_eq!((&later.state, &later.message), (&report.state, &report.message));
     let (wanted, state) = (quay.harbour.plan(&quay.state, &exporting(2, true)), quay.state.clone());
     assert_eq!(
-        quay.harbour.wake(state, &wanted, None).0.called_off(),
+        quay.harbour.wake(state, &wanted, None).0.aborted_destruction(),
         None,
         "the report is about the next rollout"
     );

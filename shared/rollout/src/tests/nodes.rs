@@ -86,8 +86,8 @@ fn controllers() -> Rollout {
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": Timestamp::UNIX_EPOCH, "changeSet": "slipway-1-p",
         "steps": [], "nodesByHand": 0, "stacksByHand": [], "nodes": {"steps": [step]},
     });
-    let doing = Doing::Rolling(serde_json::from_value(active).unwrap());
-    Rollout { doing, generation: 1, ..Rollout::new("c") }
+    let activity = Activity::RollingOut(serde_json::from_value(active).unwrap());
+    Rollout { activity, generation: 1, ..Rollout::new("c") }
 }
 
 /// Two controllers of the first version of their group's template, and the version of the group in an answer.

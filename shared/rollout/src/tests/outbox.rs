@@ -104,7 +104,7 @@ fn each() -> Vec<(Effect, bool, bool)> {
 #[test]
 fn p10_p12_of_each_effect_it_is_known_whether_it_changes_what_runs_and_whether_it_begins_something() {
     for (effect, disrupts, begins) in each() {
-        assert_eq!((effect.is_disruptive(), effect.begins()), (disrupts, begins), "{effect:?}");
+        assert_eq!((effect.is_disruptive(), effect.starts_work()), (disrupts, begins), "{effect:?}");
     }
 }
 
@@ -155,7 +155,7 @@ fn p12_each_effect_has_a_number_of_its_own_and_what_it_was_decided_on_unless_it_
     assert_eq!(state.effects_decided, 7 + each().len() as u64);
     for (id, (pending, (effect, ..))) in (8..).zip(state.outbox.iter().zip(each())) {
         assert_eq!((pending.id, pending.decided_at), (id, now));
-        assert_eq!(pending.holds_up(), !only_reports(&effect), "{effect:?}");
+        assert_eq!(pending.blocks_decision(), !only_reports(&effect), "{effect:?}");
         let lasts = only_reports(&effect) || matches!(effect, Effect::PointAddons(_));
         assert_eq!(pending.evidence, (!lasts).then(|| Evidence::new(Seen::World, now)), "{effect:?}");
         match (&pending.effect, &effect) {

@@ -30,15 +30,15 @@ fn a_cluster_that_nothing_was_done_for_is_idle() {
 
 #[test]
 fn what_was_destroyed_or_called_off_is_reported_with_its_generation_and_its_words() {
-    let gone = json!({"gone": {"at": NOW, "message": "every stack is gone"}});
-    let off = json!({"calledOff": {"at": NOW, "message": "it was aborted"}});
-    for (doing, state, message, left) in [
+    let gone = json!({"destroyed": {"at": NOW, "message": "every stack is gone"}});
+    let off = json!({"destructionAborted": {"at": NOW, "message": "it was aborted"}});
+    for (activity, state, message, left) in [
         (gone, RolloutState::Destroyed, "every stack is gone", &[][..]),
         (off, RolloutState::Aborted, "it was aborted", &["c-pool-b"]),
     ] {
         let rollout = Rollout {
             generation: 4,
-            doing: serde_json::from_value(doing).unwrap(),
+            activity: serde_json::from_value(activity).unwrap(),
             orphaned: text(&[("c-pool-b", "t")]),
             ..Rollout::new("c")
         };

@@ -29,7 +29,7 @@ fn rolling(count: usize) -> Rollout {
         "nodesByHand": 0, "stacksByHand": [],
     });
     let active: Active = serde_json::from_value(active).unwrap();
-    Rollout { doing: Doing::Rolling(Box::new(active)), ..of_pools(count) }
+    Rollout { activity: Activity::RollingOut(Box::new(active)), ..of_pools(count) }
 }
 
 const DAY: i64 = 86_400;

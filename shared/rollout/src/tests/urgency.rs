@@ -68,7 +68,7 @@ fn observed() -> Observed {
 
 /// The commands by machine, and the waiting reason.
 fn asks(active: &mut Active, observed: &Observed, now: Timestamp) -> (Vec<(String, Verb)>, String) {
-    let state = Rollout { doing: Doing::Rolling(Box::new(active.clone())), ..Rollout::new("c") };
+    let state = Rollout { activity: Activity::RollingOut(Box::new(active.clone())), ..Rollout::new("c") };
     let decision = decide(&state, observed, now);
     *active = decision.next.active().cloned().expect("it is open");
     let sent = decision.effects.into_iter().filter_map(|effect| {

@@ -105,7 +105,7 @@ pub struct Progress {
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Pace {
     /// It was aborted.
-    CalledOff,
+    Aborted,
     /// It stopped, for this reason.
     Stopped(Detail<String>),
     /// It continues, to its end or until CloudFormation's operations have ended.
@@ -122,7 +122,7 @@ pub enum Pace {
 #[serde(rename_all = "camelCase")]
 pub enum Held {
     /// It was aborted.
-    CalledOff,
+    Aborted,
     /// It is paused.
     Paused,
 }

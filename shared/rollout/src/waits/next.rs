@@ -255,7 +255,7 @@ impl StackWaits {
             Self::NotBegun => {
                 Next::can(format!("`slipway apply cluster.yaml --cluster {cluster}` begins it again"))
             }
-            Self::AtWork(_) | Self::SecondLook(_) | Self::Wreck | Self::CreationCalledOff => {
+            Self::AtWork(_) | Self::SecondLook(_) | Self::Wreck | Self::CreationCancelled => {
                 Next::stack(stack)
             }
             Self::Turn
@@ -433,7 +433,7 @@ mod tests {
             (json!("starts"), Need::Nobody),
             (json!("executes"), Need::Nobody),
             (json!("wreck"), Need::Can),
-            (json!("creationCalledOff"), Need::Can),
+            (json!("creationCancelled"), Need::Can),
             (json!("notBegun"), Need::Can),
             (json!({"done": null}), Need::Nobody),
             (json!("nothingToChange"), Need::Nobody),

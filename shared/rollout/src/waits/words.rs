@@ -249,7 +249,7 @@ impl Display for StackWaits {
             Self::Starts => f.write_str("CloudFormation is about to start"),
             Self::Executes => f.write_str("executing the change set"),
             Self::Wreck => f.write_str("deleting what an earlier failed creation left"),
-            Self::CreationCalledOff => f.write_str("its creation was cancelled, so it is deleted"),
+            Self::CreationCancelled => f.write_str("its creation was cancelled, so it is deleted"),
             Self::NotBegun => f.write_str("was not begun"),
             Self::Done(Some(status)) => status.fmt(f),
             Self::Done(None) => f.write_str("done"),

@@ -190,7 +190,7 @@ impl Mistaken {
             }
             Bug::SucceedsUnseen => {
                 if let Some(active) = state.active_mut() {
-                    active.nodes.steps.iter_mut().filter(|step| step.looks()).for_each(is_done);
+                    active.nodes.steps.iter_mut().filter(|step| step.is_final_check()).for_each(is_done);
                 }
             }
             Bug::ForgetsFailures | Bug::SnapshotsForEver => {

@@ -106,7 +106,7 @@ async fn an_upload_that_nobody_accepted_steers_no_scan() {
 /// The rollout of `plan` succeeds.
 fn rolls_out(workshop: &Workshop, plan: &Plan) {
     let state = rolled_out(plan);
-    let good = slipway_rollout::Good {
+    let good = slipway_rollout::RollbackTarget {
         generation: 2,
         spec_version: workshop.desired().unwrap().spec_version,
         plan: plan.id.clone(),
@@ -115,7 +115,7 @@ fn rolls_out(workshop: &Workshop, plan: &Plan) {
         started_at: workshop.now,
         ended_at: workshop.now,
     };
-    let state = Rollout { good: vec![good], ..state };
+    let state = Rollout { rollback_targets: vec![good], ..state };
     workshop.assets.upload(&keys::rollout(&workshop.name), store::json(&state));
 }
 
@@ -203,16 +203,16 @@ async fn a_look_that_nobody_approved_makes_no_spec_the_one_that_counts() {
             unserved: false,
             ..state.last.clone().unwrap()
         };
-        let ended = slipway_rollout::Good {
+        let ended = slipway_rollout::RollbackTarget {
             generation: 3,
             spec_version: version,
             plan: look.id.clone(),
             approved: false,
             started_at: account.now,
             ended_at: account.now,
-            ..state.good[0].clone()
+            ..state.rollback_targets[0].clone()
         };
-        state.good.insert(0, ended);
+        state.rollback_targets.insert(0, ended);
         state.last = Some(last);
         account.assets.upload(&keys::rollout(&account.name), store::json(&state));
         let left = after_scan(&account).await.1;

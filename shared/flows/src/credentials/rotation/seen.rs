@@ -237,7 +237,7 @@ pub(crate) async fn deployed_releases<A: Objects>(assets: &A, cluster: &str) -> 
     let rollout = store::load::<Rollout>(assets, &keys::rollout(cluster)).await?.value;
     let Some(rollout) = rollout else { return Ok(Vec::new()) };
     let mut stacks: BTreeSet<(Option<String>, String)> =
-        rollout.standing().into_iter().map(|(stack, release)| (Some(stack), release)).collect();
+        rollout.existing_releases().into_iter().map(|(stack, release)| (Some(stack), release)).collect();
     stacks.extend(rollout.active().map(|active| (None, active.target.clone())));
     let ids: BTreeSet<String> = stacks.iter().map(|(_, release)| release.clone()).collect();
     let loads = ids.into_iter().map(|id| async move {

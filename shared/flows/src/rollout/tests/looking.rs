@@ -217,7 +217,7 @@ async fn p1_of_a_plan_that_is_executed_or_was_nothing_is_read_again() {
             reads(&shore, &["get clusters/c/plans", "get clusters/c/releases"]),
             [""; 0],
             "{:?}",
-            state.doing
+            state.activity
         );
     }
 }

@@ -150,7 +150,12 @@ async fn an_order_about_nothing_that_there_is_changes_nothing_and_leaves_no_stat
             (&idle(), None, of_a_cluster),
             (&rolling, None, of_a_rollout),
         ] {
-            assert_eq!(is_meant(&given, state, desired), means, "{given:?}: {:?}, {desired:?}", state.doing);
+            assert_eq!(
+                is_meant(&given, state, desired),
+                means,
+                "{given:?}: {:?}, {desired:?}",
+                state.activity
+            );
         }
         let shore = Shore::default();
         shore.wakes(order(given.clone())).await.unwrap();

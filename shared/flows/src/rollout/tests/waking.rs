@@ -29,7 +29,7 @@ async fn p8_a_tick_that_somebody_deleted_is_armed_again_by_whatever_wakes_what_i
             shore.wakes(by.clone()).await.unwrap();
             let armed = shore.log().iter().filter(|line| *line == "arm").count();
             // The tick itself is there, since it came.
-            assert_eq!(armed, usize::from(by != Waker::Tick), "{by:?}: {:?}", state.doing);
+            assert_eq!(armed, usize::from(by != Waker::Tick), "{by:?}: {:?}", state.activity);
         }
     }
     for by in [Waker::Event, group(), Waker::Look] {

@@ -5,7 +5,7 @@ use slipway_core::node::{FailureCode, Uncordoned, Verb};
 
 use super::super::{Scene, Slots};
 use super::{Departure, DepartureState, GONE, STAYS};
-use crate::errand::{PAUSE, Policy, SentCommand, Tried};
+use crate::errand::{PAUSE, RetryPolicy, RetryState, SentCommand};
 use crate::{Effect, Observed};
 
 impl Departure {
@@ -14,7 +14,7 @@ impl Departure {
         let now = scene.now;
         let DepartureState::Withdraw { sent, cancelled_at } = &mut self.state else { return STAYS };
         let Some(sent) = sent.as_ref().filter(|sent| still_runs(sent, scene.observed, now)) else {
-            return self.enter(DepartureState::Uncordon { sent: None, tried: Tried::default() }, now);
+            return self.enter(DepartureState::Uncordon { sent: None, tried: RetryState::default() }, now);
         };
         if cancelled_at.is_none_or(|at| now.duration_since(at) >= PAUSE) {
             effects.extend(sent.take_back());
@@ -43,13 +43,13 @@ impl Departure {
                 Some(Err(why)) => {
                     let reached = last.has_reached(scene.observed);
                     // It stays until it is uncordoned, whatever the verdict.
-                    tried.failed(reached, last.at, &why, scene.now, Policy::UNCORDON);
+                    tried.failed(reached, last.at, &why, scene.now, RetryPolicy::UNCORDON);
                     *sent = None;
                 }
             }
         }
         // A whole pool may have to be uncordoned at once.
-        if tried.pauses(scene.now, Policy::UNCORDON).is_none()
+        if tried.pauses(scene.now, RetryPolicy::UNCORDON).is_none()
             && slots.uncordons > 0
             && let Some(next) = self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects)
             && let Some(sent) = self.state.command_mut()

@@ -171,9 +171,9 @@ fn each_state_bears_the_name_that_the_table_has() {
         DepartureState::Leave { requested_at: NOW, last: None },
         DepartureState::Rest { emptied_at: NOW },
         DepartureState::Withdraw { sent: None, cancelled_at: None },
-        DepartureState::Uncordon { sent: None, tried: Tried::default() },
+        DepartureState::Uncordon { sent: None, tried: RetryState::default() },
     ];
-    let known: Vec<&str> = WAYS.iter().map(|way| way.from).filter(|name| *name != "gone").collect();
+    let known: Vec<&str> = TRANSITIONS.iter().map(|way| way.from).filter(|name| *name != "gone").collect();
     assert_eq!(states.each_ref().map(DepartureState::name), known[..]);
 }
 
@@ -479,7 +479,7 @@ fn a_machine_that_was_let_go_and_is_still_there_is_told_so_again_and_after_long_
 }
 
 /// What failed that often.
-fn failed_often(tries: u32) -> Tried {
+fn failed_often(tries: u32) -> RetryState {
     let last = (tries > 0).then(|| json!({"at": NOW, "why": "no"}));
     serde_json::from_value(json!({"tries": tries, "last": last})).unwrap()
 }

@@ -10,7 +10,7 @@ use super::*;
 use crate::departures::advance;
 use crate::departures::departure::{DepartureState, NOTICE_S};
 use crate::departures::tests::group;
-use crate::errand::Tried;
+use crate::errand::RetryState;
 use crate::fleet::Lifecycle;
 use crate::{Effect, Given, GoingState, Observed, Order, Switch, after_order};
 
@@ -29,11 +29,11 @@ fn idle() -> Rollout {
 /// A clock that is ahead would make it urgent for that long, also during a pause.
 #[test]
 fn p10_a_notice_from_the_future_counts_from_when_it_is_received() {
-    let received = |second| idle().interrupted(POOL, "i-1", at(second), at(0));
+    let received = |second| idle().with_interruption(POOL, "i-1", at(second), at(0));
     assert_eq!(received(86_400), received(0));
     assert_ne!(received(-60), received(0), "one of before counts from its own time");
     // Also where the machine departs already.
-    let twice = |second| received(0).interrupted(POOL, "i-1", at(second), at(10));
+    let twice = |second| received(0).with_interruption(POOL, "i-1", at(second), at(10));
     assert_eq!(twice(86_400), twice(10));
 }
 
@@ -53,7 +53,7 @@ impl Notice {
 
     /// EC2 announces at the beginning that it interrupts `i-1`, which is in service.
     fn given() -> Self {
-        Self::of(idle().interrupted(POOL, "i-1", at(0), at(0)), &[("i-1", Lifecycle::InService)])
+        Self::of(idle().with_interruption(POOL, "i-1", at(0), at(0)), &[("i-1", Lifecycle::InService)])
     }
 
     fn has(&mut self, machines: &[(&str, Lifecycle)]) {
@@ -102,8 +102,8 @@ fn drained(done: bool) -> CommandView {
 
 #[test]
 fn p6_a_second_notice_of_ec2_gives_a_machine_no_more_time() {
-    let first = idle().interrupted(POOL, "i-1", at(0), at(0));
-    let second = first.clone().interrupted(POOL, "i-1", at(60), at(60));
+    let first = idle().with_interruption(POOL, "i-1", at(0), at(0));
+    let second = first.clone().with_interruption(POOL, "i-1", at(60), at(60));
     assert_eq!(first.departures["i-1"], second.departures["i-1"]);
 }
 
@@ -139,7 +139,7 @@ fn p6_a_drain_that_pods_hold_asks_for_round_after_round_until_the_machine_is_gon
 #[test]
 fn p6_a_notice_counts_for_workers_and_for_ten_minutes() {
     let counts = |group: &str, late: i64| {
-        idle().interrupted(group, "i-1", at(0), at(late)).departures.contains_key("i-1")
+        idle().with_interruption(group, "i-1", at(0), at(late)).departures.contains_key("i-1")
     };
     assert!(counts(POOL, 0) && counts(POOL, 600) && counts(POOL, -2));
     assert!(!counts(POOL, 601), "its machine is gone, or was not interrupted");
@@ -211,11 +211,11 @@ fn p6_the_hook_of_a_worker_that_was_interrupted_is_completed_once_its_node_is_go
 fn p6_p10_a_pause_holds_no_drain_of_a_worker_that_ec2_interrupts_and_holds_it_in_its_hook_after_that() {
     let paused = || Rollout { switch: Some(Switch { paused: true, at: at(0) }), ..idle() };
     for lifecycle in [Lifecycle::InService, Lifecycle::TerminatingWait] {
-        let state = paused().interrupted(POOL, "i-1", at(0), at(0));
+        let state = paused().with_interruption(POOL, "i-1", at(0), at(0));
         let mut notice = Notice::of(state, &[("i-1", lifecycle)]);
         assert_eq!(commands_of(&notice.look(1)).len(), 1, "{lifecycle:?}");
     }
-    let late = paused().interrupted(POOL, "i-1", at(0), at(0));
+    let late = paused().with_interruption(POOL, "i-1", at(0), at(0));
     let mut notice = Notice::of(late, &[("i-1", Lifecycle::TerminatingWait)]);
     assert_eq!(commands_of(&notice.look(601)), []);
     // Without a notice, a pause holds the drain in a hook.
@@ -226,7 +226,7 @@ fn p6_p10_a_pause_holds_no_drain_of_a_worker_that_ec2_interrupts_and_holds_it_in
 /// All machines would be drained before it, because fewer commands were sent for them, and one controller drains three at a time.
 #[test]
 fn p6_a_worker_that_ec2_interrupts_is_drained_before_all_others() {
-    let mut state = idle().interrupted(POOL, "i-9", at(0), at(0));
+    let mut state = idle().with_interruption(POOL, "i-9", at(0), at(0));
     if let Some(one) = state.departures.get_mut("i-9") {
         one.rounds = 5;
     }
@@ -247,7 +247,7 @@ fn p6_a_drain_that_is_under_way_goes_on_and_a_worker_that_was_to_stay_is_drained
     let drains = DepartureState::Drain { drain: crate::Drain::default(), prolonged: None };
     let stays = [
         DepartureState::Withdraw { sent: None, cancelled_at: None },
-        DepartureState::Uncordon { sent: None, tried: Tried::default() },
+        DepartureState::Uncordon { sent: None, tried: RetryState::default() },
     ];
     let goes = [
         drains.clone(),
@@ -258,7 +258,7 @@ fn p6_a_drain_that_is_under_way_goes_on_and_a_worker_that_was_to_stay_is_drained
         let one = Departure::by_auto_scaling(Role::Pool("a".to_owned()), POOL, None, at(0));
         let one = Departure { state: state.clone(), problem: Some("no".to_owned()), ..one };
         let departures = [("i-1".to_owned(), one.clone())].into();
-        let next = Rollout { departures, ..idle() }.interrupted(POOL, "i-1", at(5), at(7));
+        let next = Rollout { departures, ..idle() }.with_interruption(POOL, "i-1", at(5), at(7));
         let after = &next.departures["i-1"];
         if *state == drains {
             assert_eq!(*after, Departure { cause: after.cause, ..one });
@@ -276,8 +276,8 @@ fn p6_a_drain_that_is_under_way_goes_on_and_a_worker_that_was_to_stay_is_drained
         }
     }
     // An event may come twice.
-    let once = idle().interrupted(POOL, "i-1", at(0), at(0));
-    assert_eq!(once.clone().interrupted(POOL, "i-1", at(0), at(3)), once);
+    let once = idle().with_interruption(POOL, "i-1", at(0), at(0));
+    assert_eq!(once.clone().with_interruption(POOL, "i-1", at(0), at(3)), once);
 }
 
 /// CloudFormation terminates its machines, and what is deleted has no departures.
@@ -285,8 +285,9 @@ fn p6_a_drain_that_is_under_way_goes_on_and_a_worker_that_was_to_stay_is_drained
 fn p6_a_notice_changes_nothing_while_the_stacks_of_its_cluster_are_being_deleted() {
     let given = Given { order: Order::Destroy { without_snapshot: true }, at: at(0) };
     let mut going = after_order(&idle(), &given, None, at(0));
-    let counts =
-        |state: &Rollout| state.clone().interrupted(POOL, "i-1", at(1), at(1)).departures.contains_key("i-1");
+    let counts = |state: &Rollout| {
+        state.clone().with_interruption(POOL, "i-1", at(1), at(1)).departures.contains_key("i-1")
+    };
     assert!(counts(&going), "no stack is being deleted yet");
     let open = going.destroy_mut().expect("it is going");
     open.stacks[0].state = GoingState::Deleting(at(0));
@@ -328,7 +329,7 @@ fn p6_drains_that_pods_hold_leave_room_for_a_worker_that_ec2_interrupts() {
         }
     }
     for id in ["i-1", "i-6"] {
-        notice.state = notice.state.interrupted(POOL, id, at(1), at(1));
+        notice.state = notice.state.with_interruption(POOL, id, at(1), at(1));
     }
     let effects = notice.look(2);
     assert_eq!(commands_of(&effects).len(), 1, "its agent runs five commands at a time: {effects:?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ways::{Wakes, Way};
+use crate::transitions::{Transition, Wakes};
 
 use super::super::Phase;
 use super::super::machine::{Place, State, Tries};
@@ -96,57 +96,57 @@ pub enum ControllersState {
 }
 
 impl State for ControllersState {
-    const WAYS: &'static [Way] = &[
-        Way::new(
+    const TRANSITIONS: &'static [Transition] = &[
+        Transition::new(
             "look",
             "finds the controllers that have to change or leave; waits for a window",
             &[Wakes::Machine],
             &["check", "verify", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "check",
             "checks the health of the other controllers",
             &[Wakes::Command],
             &["snapshot", "refresh", "oneMore", "drain", "leave", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "snapshot",
             "a snapshot of etcd is taken before the first controller of another minor release is launched",
             &[Wakes::Command],
             &["check", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "refresh",
             "a controller installs its new credentials",
             &[Wakes::Command],
             &["verify", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "oneMore",
             "an additional controller is launched before one is terminated",
             &[Wakes::Machine],
             &["look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "drain",
             "the pods of the controller that leaves are evicted",
             &[Wakes::Command],
             &["check", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "leave",
             "a controller was terminated, and has no successor",
             &[Wakes::Machine],
             &["verify", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "verify",
             "checks the health of all controllers",
             &[Wakes::Command],
             &["look", "done", "failed"],
         ),
-        Way::DONE,
-        Way::FAILED,
+        Transition::DONE,
+        Transition::FAILED,
     ];
 
     fn start() -> Self {

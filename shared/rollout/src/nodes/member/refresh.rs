@@ -14,8 +14,8 @@ use crate::nodes::machine::{Move, Place, State, Tries};
 use crate::nodes::members::refreshed;
 use crate::outbox::{Evidence, Seen};
 use crate::patience::CONSISTENT;
+use crate::transitions::{Transition, Wakes};
 use crate::waits::Waits;
-use crate::ways::{Wakes, Way};
 
 /// The refresh of a member in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,24 +37,24 @@ pub enum Refreshing {
 }
 
 impl Act for Refreshing {
-    const WAYS: &'static [Way] = &[
+    const TRANSITIONS: &'static [Transition] = &[
         LOOK,
         SNAPSHOT,
-        Way::new(
+        Transition::new(
             "check",
             "checks on all members whether they can do without it",
             &[Wakes::Command],
             &["refresh", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "refresh",
             "it installs its new credentials",
             &[Wakes::Command],
             &["verify", "look", "failed"],
         ),
         VERIFY,
-        Way::DONE,
-        Way::FAILED,
+        Transition::DONE,
+        Transition::FAILED,
     ];
 
     fn place(&self) -> Place {

@@ -15,8 +15,8 @@ use crate::nodes::machine::{Move, Place, State, Tries, waited};
 use crate::nodes::members::must_hand_over;
 use crate::nodes::{Turn, is_current};
 use crate::patience::{PATIENCE, RECONSIDERED};
+use crate::transitions::{Transition, Wakes};
 use crate::waits::{Boot, Boots, Comes, Waits};
-use crate::ways::{Wakes, Way};
 
 /// The replacement of a member's machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,30 +41,30 @@ pub enum Replacing {
 }
 
 impl Act for Replacing {
-    const WAYS: &'static [Way] = &[
+    const TRANSITIONS: &'static [Transition] = &[
         LOOK,
         SNAPSHOT,
-        Way::new(
+        Transition::new(
             "check",
             "checks on all members whether they can do without it",
             &[Wakes::Command],
             &["moveLeader", "successor", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "moveLeader",
             "leadership is moved to another member",
             &[Wakes::Command],
             &["check", "look", "failed"],
         ),
-        Way::new(
+        Transition::new(
             "successor",
             "its machine was terminated; waits for the successor",
             &[Wakes::Machine],
             &["verify", "look", "failed"],
         ),
         VERIFY,
-        Way::DONE,
-        Way::FAILED,
+        Transition::DONE,
+        Transition::FAILED,
     ];
 
     fn place(&self) -> Place {

@@ -23,7 +23,7 @@ fn check_states<S: State + DeserializeOwned>(rows: Vec<Row>) {
         assert_eq!(tokens(phase.commands_mut()), sent, "{state}");
         names.push(place.name());
     }
-    let mut known: Vec<&str> = S::WAYS.iter().map(|way| way.from).collect();
+    let mut known: Vec<&str> = S::TRANSITIONS.iter().map(|way| way.from).collect();
     names.sort_unstable();
     known.sort_unstable();
     assert_eq!(names, known, "each state of the table, by its name");

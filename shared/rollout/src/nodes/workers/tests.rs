@@ -59,6 +59,6 @@ fn p6_to_a_pool_with_weights_none_comes_first_since_nobody_knows_how_many_machin
             proved: true,
             phase: Phase::new(WorkersState::start()),
         };
-        assert_eq!(workers.more(&group, &pool), more, "{weighted}");
+        assert_eq!(workers.missing_surge(&group, &pool), more, "{weighted}");
     }
 }

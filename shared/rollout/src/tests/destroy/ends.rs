@@ -177,7 +177,7 @@ fn p8_an_order_from_before_the_end_does_not_destroy_what_was_launched_anew() {
     let (ended, second) = (quay.minute - 1, ordered(1, false));
     assert!(quay.state.destroys_over >= Some(second.at) && quay.state.destroys_over == Some(at(ended)));
     let anew = Quay::new().state.deployed;
-    quay.state = Rollout { deployed: anew, doing: Doing::Idle, ..quay.state.clone() };
+    quay.state = Rollout { deployed: anew, activity: Activity::Idle, ..quay.state.clone() };
     quay.wake(Some(second));
     assert!(!quay.state.is_going());
     let minute = quay.minute;

@@ -108,7 +108,10 @@ fn p11_after_an_hour_it_fails_with_what_does_not_serve_and_undoes_nothing() {
     assert_eq!((&yard.log[lines..], format!("{:?}", yard.groups)), (&[][..], groups));
     assert!(yard.state.deployed.values().all(|release| release == &yard.wanted.release.id()));
     assert!(yard.state.earlier.is_empty());
-    assert!(yard.state.good.iter().all(|good| good.spec_version != "v2"), "it is not a good spec");
+    assert!(
+        yard.state.rollback_targets.iter().all(|good| good.spec_version != "v2"),
+        "it is not a good spec"
+    );
     assert_eq!(yard.published("Rollout Failed"), 1);
 }
 
@@ -285,7 +288,7 @@ fn p11_a_newer_plan_takes_over_while_the_look_waits() {
     yard.api_down = None;
     yard.uploads(yard.wanted.release.clone(), "v3", &auto());
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
-    assert!(yard.last_is(RolloutResult::Succeeded) && yard.state.good[0].spec_version == "v3");
+    assert!(yard.last_is(RolloutResult::Succeeded) && yard.state.rollback_targets[0].spec_version == "v3");
 }
 
 /// P7: neither an open look nor one that has failed holds it, nor the approval that nobody gives.

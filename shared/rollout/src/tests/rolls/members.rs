@@ -180,7 +180,10 @@ fn p7_what_nothing_may_hold_up_waits_for_no_window_and_no_person() {
     for words in ["begun without approval", "outside of the maintenance windows"] {
         assert!(yard.report.message.contains(words), "{words}: {}", yard.report.message);
     }
-    assert!(!yard.state.good[0].approved, "nobody has approved it, and the next upload cannot say so");
+    assert!(
+        !yard.state.rollback_targets[0].approved,
+        "nobody has approved it, and the next upload cannot say so"
+    );
     let all = [
         "etcd-1.0 takes a snapshot",
         "etcd-0.0 takes new, restarts",

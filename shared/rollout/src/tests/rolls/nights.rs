@@ -244,10 +244,10 @@ fn p7_what_a_renewal_of_what_runs_leaves_behind_stays_unfinished() {
         yard.state.earlier.clone_from(&behind);
         yard.wanted.plan.earlier.clone_from(&behind);
         yard.wanted.plan.left_behind = Some(behind.clone());
-        let good = yard.state.good.clone();
+        let good = yard.state.rollback_targets.clone();
         assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
         assert_eq!(yard.state.earlier, behind);
-        assert_eq!(yard.state.good == good, leaves, "{:?}", yard.state.good);
+        assert_eq!(yard.state.rollback_targets == good, leaves, "{:?}", yard.state.rollback_targets);
     }
 }
 

@@ -9,7 +9,7 @@ fn steps(yard: &Yard) -> Vec<NodeStep> {
     let steps = Nodes::from_wanted(&yard.wanted).steps;
     // The look at the whole cluster comes last in every rollout.
     let (last, others) = steps.split_last().unwrap();
-    assert!(last.looks() && !others.iter().any(NodeStep::looks), "{steps:?}");
+    assert!(last.is_final_check() && !others.iter().any(NodeStep::is_final_check), "{steps:?}");
     others.to_vec()
 }
 

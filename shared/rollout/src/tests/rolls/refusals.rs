@@ -13,7 +13,7 @@ impl Yard {
         let decision = self.decides(None);
         let (mut performed, mut outcomes, mut refused, mut met) = (Vec::new(), Vec::new(), false, 0);
         for Pending { id, effect, .. } in &decision.next.outbox {
-            let outcome = if refused && effect.begins() { EffectOutcome::Dropped } else { fate(effect) };
+            let outcome = if refused && effect.starts_work() { EffectOutcome::Dropped } else { fate(effect) };
             match outcome {
                 EffectOutcome::Done => performed.push(effect.clone()),
                 EffectOutcome::Refused(_) | EffectOutcome::Dropped => met += 1,

@@ -79,7 +79,7 @@ fn p6_a_newer_spec_takes_over_from_a_pool_whose_machines_do_not_come_first() {
             "{launches}, {minutes}: {}",
             decision.report.message
         );
-        assert!(!decision.effects.iter().any(Effect::begins));
+        assert!(!decision.effects.iter().any(Effect::starts_work));
         assert_eq!(decision.next.left_over.contains_key(&Role::Pool("a".to_owned())), takes_over);
     }
 }

@@ -45,7 +45,7 @@ fn p10_after_an_abort_at_any_minute_nothing_begins_and_all_take_pods_again() {
             yard.hanging.clear();
             let given = Given { order: abort, at: Timestamp::from_second(yard.now).unwrap() };
             yard.state = after_order(&decision.next, &given, Some(&yard.wanted.desired), given.at);
-            yard.state.outbox.retain(|pending| !pending.effect.begins());
+            yard.state.outbox.retain(|pending| !pending.effect.starts_work());
         } else {
             yard.wake(Some(abort));
         }
@@ -150,7 +150,8 @@ fn p10_a_rollout_that_makes_way_for_a_newer_spec_begins_nothing_in_the_same_mome
             let decision = yard.decides(None);
             if decision.report.state.as_str() == "superseded" {
                 made_way += 1;
-                let begins: Vec<&Effect> = decision.effects.iter().filter(|effect| effect.begins()).collect();
+                let begins: Vec<&Effect> =
+                    decision.effects.iter().filter(|effect| effect.starts_work()).collect();
                 assert!(begins.is_empty(), "{moment}: {begins:?}");
             }
         }

@@ -1,6 +1,6 @@
-//! The moves of the state machines: what each state is, what wakes it in addition to the tick, and where it leads.
+//! The transitions of the state machines: what each state is, what wakes it in addition to the tick, and where it leads.
 //!
-//! Debug builds, and so all tests and the simulator's trials, refuse moves that are not in a table.
+//! Debug builds, and so all tests and the simulator's trials, refuse transitions that are not in a table.
 
 /// What wakes a state earlier than the next tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,19 +26,19 @@ impl Wakes {
     }
 }
 
-/// A state of a state machine.
-pub(crate) struct Way {
+/// A row of a state machine's table: a state, and the transitions from it.
+pub(crate) struct Transition {
     /// The name of the state, as `docs/states.md` shows it.
     pub(crate) from: &'static str,
-    /// What it is.
-    pub(crate) is: &'static str,
+    /// What the state means.
+    pub(crate) meaning: &'static str,
     /// What wakes it, besides the tick.
     pub(crate) wakes: &'static [Wakes],
     /// The states that it leads to.
     pub(crate) to: &'static [&'static str],
 }
 
-impl Way {
+impl Transition {
     /// The work on nodes is complete.
     pub(crate) const DONE: Self = Self::new("done", "nothing is left to do", &[], &[]);
     /// The work on nodes that has failed.
@@ -46,80 +46,95 @@ impl Way {
 
     pub(crate) const fn new(
         from: &'static str,
-        is: &'static str,
+        meaning: &'static str,
         wakes: &'static [Wakes],
         to: &'static [&'static str],
     ) -> Self {
-        Self { from, is, wakes, to }
+        Self { from, meaning, wakes, to }
     }
 }
 
-/// Whether `ways` lead from one state to the other.
-pub(crate) fn leads(ways: &[Way], from: &str, to: &str) -> bool {
-    from == to || ways.iter().any(|way| way.from == from && way.to.contains(&to))
+/// Whether `table` leads from one state to the other.
+pub(crate) fn leads(table: &[Transition], from: &str, to: &str) -> bool {
+    from == to || table.iter().any(|row| row.from == from && row.to.contains(&to))
 }
 
 /// What a cluster does.
-pub(crate) const DOING: &[Way] = &[
-    Way::new("idle", "no rollout and no destruction is open", &[Wakes::Person], &["rolling", "going"]),
-    Way::new("rolling", "a rollout is open", &[Wakes::Person], &["idle", "ending"]),
-    Way::new(
-        "ending",
+pub(crate) const ACTIVITY: &[Transition] = &[
+    Transition::new(
+        "idle",
+        "no rollout and no destruction is open",
+        &[Wakes::Person],
+        &["rollingOut", "destroying"],
+    ),
+    Transition::new("rollingOut", "a rollout is open", &[Wakes::Person], &["idle", "endingRollout"]),
+    Transition::new(
+        "endingRollout",
         "the rollout is ending, and the destruction of the cluster follows",
         &[Wakes::Stack],
-        &["going"],
+        &["destroying"],
     ),
-    Way::new(
-        "going",
+    Transition::new(
+        "destroying",
         "it is being destroyed, or its destruction has stopped half-way",
         &[Wakes::Stack, Wakes::Command, Wakes::Person],
-        &["gone", "calledOff", "idle"],
+        &["destroyed", "destructionAborted", "idle"],
     ),
-    Way::new("calledOff", "its destruction was aborted half-way", &[Wakes::Person], &["rolling", "going"]),
-    Way::new("gone", "it was destroyed", &[Wakes::Person], &["rolling", "going", "idle"]),
+    Transition::new(
+        "destructionAborted",
+        "its destruction was aborted half-way",
+        &[Wakes::Person],
+        &["rollingOut", "destroying"],
+    ),
+    Transition::new("destroyed", "it was destroyed", &[Wakes::Person], &["rollingOut", "destroying", "idle"]),
 ];
 
 /// What a stack's step does.
-pub(crate) const STACK: &[Way] = &[
-    Way::new(
+pub(crate) const STACK: &[Transition] = &[
+    Transition::new(
         "waiting",
         "it waits for its turn, or for the deletion of an earlier failed creation",
         &[Wakes::Stack],
         &["changeSet", "executing", "done", "failed"],
     ),
-    Way::new(
+    Transition::new(
         "changeSet",
         "CloudFormation creates its change set",
         &[],
         &["waiting", "executing", "done", "failed"],
     ),
-    Way::new(
+    Transition::new(
         "executing",
         "CloudFormation executes the change set",
         &[Wakes::Stack],
         &["changeSet", "waiting", "done", "failed"],
     ),
-    Way::new("done", "the stack is as the plan says", &[], &[]),
-    Way::new("failed", "it failed: the rollout ends", &[], &[]),
+    Transition::new("done", "the stack is as the plan says", &[], &[]),
+    Transition::new("failed", "it failed: the rollout ends", &[], &[]),
 ];
 
 /// The states of a stack that is being deleted.
-pub(crate) const GOING: &[Way] = &[
-    Way::new(
+pub(crate) const STACK_DELETION: &[Transition] = &[
+    Transition::new(
         "stands",
         "it exists, or it was not observed yet",
         &[Wakes::Stack, Wakes::Command],
         &["deleting", "gone", "notOurs", "failed"],
     ),
-    Way::new(
+    Transition::new(
         "deleting",
         "CloudFormation deletes it",
         &[Wakes::Stack],
         &["stands", "gone", "notOurs", "failed"],
     ),
-    Way::new("gone", "it is deleted", &[], &[]),
-    Way::new("notOurs", "it belongs to somebody else, and is left alone", &[Wakes::Person], &["stands"]),
-    Way::new(
+    Transition::new("gone", "it is deleted", &[], &[]),
+    Transition::new(
+        "notOurs",
+        "it belongs to somebody else, and is left alone",
+        &[Wakes::Person],
+        &["stands"],
+    ),
+    Transition::new(
         "failed",
         "it could not be deleted; a person deletes it, or gives the order again",
         &[Wakes::Person],
@@ -128,45 +143,45 @@ pub(crate) const GOING: &[Way] = &[
 ];
 
 /// The states of the last snapshot of a destruction.
-pub(crate) const LAST_SNAPSHOT: &[Way] = &[
-    Way::new(
+pub(crate) const LAST_SNAPSHOT: &[Transition] = &[
+    Transition::new(
         "first",
         "a snapshot is taken before anything is deleted: members say which one leads, and that one takes it",
         &[Wakes::Command],
         &["taken", "failed", "second", "kept", "declined", "needless"],
     ),
-    Way::new(
+    Transition::new(
         "taken",
         "the first one is taken, and stacks are deleted; the second one follows when no API server is left",
         &[Wakes::Stack, Wakes::Person],
         &["first", "second", "kept"],
     ),
-    Way::new(
+    Transition::new(
         "second",
         "no API server is left: the last snapshot is taken before etcd is deleted",
         &[Wakes::Command],
         &["complete", "failed", "first", "kept", "declined", "needless"],
     ),
-    Way::new(
+    Transition::new(
         "failed",
         "it cannot be taken: nothing is deleted until another order is given",
         &[Wakes::Person],
         &["first", "second", "kept", "declined"],
     ),
-    Way::new("complete", "it has every write, and etcd may be deleted", &[], &["first"]),
-    Way::new(
+    Transition::new("complete", "it has every write, and etcd may be deleted", &[], &["first"]),
+    Transition::new(
         "kept",
         "a person ordered to continue without a second snapshot",
         &[Wakes::Person],
         &["first", "second"],
     ),
-    Way::new(
+    Transition::new(
         "declined",
         "a person ordered to continue without any snapshot",
         &[Wakes::Person],
         &["first", "second"],
     ),
-    Way::new("needless", "there never was an etcd", &[Wakes::Person], &["first", "second"]),
+    Transition::new("needless", "there never was an etcd", &[Wakes::Person], &["first", "second"]),
 ];
 
 /// The name of a step's state in [`STACK`].

@@ -13,7 +13,7 @@ use super::{Active, Rollout};
 /// A successful rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Good {
+pub struct RollbackTarget {
     /// Its generation.
     pub generation: u64,
     /// Version id of its spec.
@@ -40,7 +40,7 @@ impl Rollout {
     #[must_use]
     pub fn uses_spec(&self, version: &str) -> bool {
         let rolling = self.active().map(|active| &active.spec_version);
-        let newest = self.good.first().map(|good| &good.spec_version);
+        let newest = self.rollback_targets.first().map(|good| &good.spec_version);
         [rolling, newest].into_iter().flatten().any(|used| used == version)
     }
 
@@ -49,7 +49,7 @@ impl Rollout {
         if active.left_behind.as_ref().is_some_and(|left| !left.is_empty()) {
             return;
         }
-        self.put(Good {
+        self.put(RollbackTarget {
             generation: self.generation,
             spec_version: active.spec_version.clone(),
             plan: active.plan.clone(),
@@ -60,11 +60,11 @@ impl Rollout {
         });
     }
 
-    fn put(&mut self, good: Good) {
+    fn put(&mut self, good: RollbackTarget) {
         // Of several rollouts of one spec, which renewals roll out again and again, the newest is kept.
-        self.good.retain(|one| one.spec_version != good.spec_version);
-        self.good.insert(0, good);
-        self.good.truncate(MOST);
+        self.rollback_targets.retain(|one| one.spec_version != good.spec_version);
+        self.rollback_targets.insert(0, good);
+        self.rollback_targets.truncate(MOST);
     }
 }
 
@@ -75,8 +75,8 @@ pub(super) fn way_out(rollout: &Rollout, active: &Active) -> String {
     if !forward.is_empty() {
         return forward;
     }
-    let back = rollout.good.first().filter(|good| good.spec_version != active.spec_version);
-    let words = |good: &Good| {
+    let back = rollout.rollback_targets.first().filter(|good| good.spec_version != active.spec_version);
+    let words = |good: &RollbackTarget| {
         format!(
             "; generation {} succeeded last ({}): `slipway rollback --cluster {}` brings back its spec",
             good.generation, good.ended_at, rollout.cluster

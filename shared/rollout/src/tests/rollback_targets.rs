@@ -22,7 +22,8 @@ fn a_failed_rollout_names_the_generation_that_succeeded_and_the_command_that_lea
     assert!(harbour.fake.log.contains(&"execute c-network".to_owned()), "{:?}", harbour.fake.log);
     assert!(!harbour.fake.log.contains(&"execute c-pool-a".to_owned()), "{:?}", harbour.fake.log);
     assert_eq!(state.deployed.values().collect::<BTreeSet<_>>(), BTreeSet::from([&before.id()]));
-    let good: Vec<(u64, &str)> = state.good.iter().map(|one| (one.generation, one.plan.as_str())).collect();
+    let good: Vec<(u64, &str)> =
+        state.rollback_targets.iter().map(|one| (one.generation, one.plan.as_str())).collect();
     assert_eq!((good[0], good[1].0, good.len()), ((3, back.id.as_str()), 1, 2));
     assert!(!good.iter().any(|(_, plan)| *plan == failed.id));
     // People are told of all three.
@@ -43,13 +44,13 @@ fn what_never_succeeded_or_is_that_very_spec_is_no_way_back() {
     let mut harbour = Harbour::empty();
     harbour.fake.fails = Some("c-etcd");
     let (state, report, _) = harbour.roll(Rollout::new("c"), &exporting(1, true));
-    assert_eq!((report.state.as_str(), state.good.len()), ("failed", 0));
+    assert_eq!((report.state.as_str(), state.rollback_targets.len()), ("failed", 0));
     assert!(!report.message.contains("rollback"), "{}", report.message);
 
     // A renewal for the successful spec is a rollout of its own, with the same version.
     let (mut harbour, state) = Harbour::launched();
     let mut renewal = harbour.plan(&state, &exporting(2, true));
-    renewal.desired.spec_version.clone_from(&state.good[0].spec_version);
+    renewal.desired.spec_version.clone_from(&state.rollback_targets[0].spec_version);
     harbour.fake.change_sets.clear();
     harbour.fake.fails = Some("c-etcd");
     let (_, report) = harbour.fake.run(state, &renewal, None, false);
@@ -63,13 +64,13 @@ fn of_each_spec_the_newest_success_is_remembered_and_no_more_than_five() {
     for size in 2..9 {
         state = harbour.roll(state, &exporting(size, true)).0;
     }
-    let generations: Vec<u64> = state.good.iter().map(|one| one.generation).collect();
+    let generations: Vec<u64> = state.rollback_targets.iter().map(|one| one.generation).collect();
     assert_eq!(generations, [8, 7, 6, 5, 4]);
     let mut again = harbour.plan(&state, &exporting(9, true));
-    again.desired.spec_version.clone_from(&state.good[2].spec_version);
+    again.desired.spec_version.clone_from(&state.rollback_targets[2].spec_version);
     harbour.fake.change_sets.clear();
     let (state, _) = harbour.fake.run(state, &again, None, false);
-    let generations: Vec<u64> = state.good.iter().map(|one| one.generation).collect();
+    let generations: Vec<u64> = state.rollback_targets.iter().map(|one| one.generation).collect();
     assert_eq!(generations, [9, 8, 7, 5, 4]);
     assert_eq!(state.past.len(), 9, "what people are told does not depend on the spec");
     let mut state = state;
@@ -83,10 +84,10 @@ fn of_each_spec_the_newest_success_is_remembered_and_no_more_than_five() {
 #[test]
 fn the_spec_in_use_is_that_of_the_open_rollout_and_of_the_last_that_succeeded() {
     let (mut harbour, state) = Harbour::launched();
-    let launched = state.good[0].spec_version.clone();
+    let launched = state.rollback_targets[0].spec_version.clone();
     assert!(state.uses_spec(&launched) && !state.uses_spec("another"));
     let (state, ..) = harbour.roll(state, &exporting(2, true));
-    let newest = state.good[0].spec_version.clone();
+    let newest = state.rollback_targets[0].spec_version.clone();
     assert_ne!(newest, launched);
     assert!(state.uses_spec(&newest) && !state.uses_spec(&launched));
     assert!(!Rollout::new("c").uses_spec(&newest));
