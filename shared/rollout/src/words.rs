@@ -105,11 +105,7 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
         };
     }
     match &rollout.last {
-        None => Report {
-            state: RolloutState::Idle,
-            message: "nothing was rolled out yet".to_owned(),
-            ..Report::default()
-        },
+        None => Report { message: "nothing was rolled out yet".to_owned(), ..Report::default() },
         Some(last) => report(
             last.result.into(),
             rollout,

@@ -309,9 +309,10 @@ fn may_be_removed(answers: &Answers, turn: &Turn<'_>) -> bool {
         .filter(|(role, _)| stays(role))
         .filter_map(|(_, answer)| answer.as_ref().ok().filter(|health| health.serving))
         .collect();
-    let lists_a_learner =
-        |health: &&EtcdHealth| health.members.iter().any(|member| member.name == name && member.learner);
-    let is_learner = serving.iter().any(lists_a_learner);
+    let listed = |health: &&EtcdHealth| {
+        health.members.iter().find(|member| member.name == name).map(|member| member.learner)
+    };
+    let is_learner = serving.iter().find_map(listed).unwrap_or(false);
     let may_be_ignored = |danger: &Danger| match danger {
         Danger::LearnerInMembership(member) if *member == name => true,
         // It counts all members as voters.

@@ -1,9 +1,9 @@
 //! Members that join etcd by an update of its stack that CloudFormation rolls back.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use slipway_core::node::{Command, CommandView, FailureCode, MemberRemoved, Verb, VerbFailure};
 
-use super::decisions::{NOW, group, rolling, seen, stack};
+use super::decisions::{NOW, done, group, look_state, node, rolling, seen, stack, workers};
 use super::*;
 use crate::nodes::Work;
 
@@ -58,6 +58,8 @@ fn p4_members_whose_groups_a_rollback_deletes_are_removed_while_they_still_run()
     let token = last_token(&state, &observed);
     let failure = VerbFailure::transient(FailureCode::EtcdRefused, "not enough started members", "wait");
     observed.answers.insert(token, Some(CommandView::Failed(failure)));
+    let (state, sent) = removals(&state, &observed, 49);
+    assert_eq!(sent, [], "a member that refused is not asked again at once");
     let (state, sent) = removals(&state, &observed, 120);
     assert_eq!(sent, [of("etcd-2")], "once more");
     let token = last_token(&state, &observed);
@@ -149,4 +151,56 @@ fn p4_the_plan_after_a_growth_that_was_rolled_back_removes_the_members_or_lets_t
     let (state, report) = fake.run(state, &again, None, false);
     assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert_eq!(state.joined_members, BTreeMap::new());
+}
+
+#[test]
+fn p4_nothing_is_removed_by_a_rollout_that_lets_nobody_join_or_whose_update_has_ended() {
+    let (state, observed) = growing(StackStatus::UpdateRollbackInProgress);
+    let mut nobody = state.clone();
+    nobody.active_mut().unwrap().joins.clear();
+    let mut network = state.clone();
+    network.active_mut().unwrap().steps[0].kind = StackKind::Network;
+    for other in [nobody, network] {
+        assert_eq!(removals(&other, &observed, 0).1, []);
+        assert_eq!(to_observe(&other, None, NOW).groups, BTreeSet::new());
+    }
+    let mut waits = state.clone();
+    waits.active_mut().unwrap().steps[0].state = StepState::Waiting;
+    assert_eq!(removals(&waits, &observed, 0).1, []);
+    assert_eq!(removals(&state, &observed, 0).1.len(), 1);
+}
+
+#[test]
+fn p4_of_several_members_that_stay_each_is_told_in_turn() {
+    let (mut state, mut observed) = growing(StackStatus::UpdateRollbackInProgress);
+    state.active_mut().unwrap().joins = roles(&[2]);
+    observed.groups.extend([group("c-etcd-1", "i-1")]);
+    let mut told = Vec::new();
+    for round in 0..3 {
+        let (next, sent) = removals(&state, &observed, 200 * round);
+        told.extend(sent.into_iter().map(|(machine, _)| machine));
+        state = next;
+    }
+    assert_eq!(told, ["i-0", "i-1", "i-0"]);
+}
+
+/// A plan that also updates etcd's stack removes the member before, and that update may still fail.
+#[test]
+fn p4_a_joined_member_counts_as_removed_only_when_nothing_of_etcds_stack_is_open() {
+    let removed = |task: Value| json!({"role": "etcd-1", "stack": "c-etcd", "group": "c-etcd-1", "rounds": 0, "task": task});
+    let leaver = removed(json!({"leaver": {"phase": done(false)}}));
+    let open = node("pool-a", workers(look_state()));
+    for (steps, stays) in [(vec![], false), (vec![stack("c-etcd", "etcd", json!("waiting"))], true)] {
+        let mut state = rolling(&steps, &[leaver.clone(), open.clone()]);
+        state.joined_members =
+            BTreeMap::from([(Role::Etcd(1), "t1".to_owned()), (Role::Etcd(2), "t1".to_owned())]);
+        let next = decide(&state, &seen(&[("c-etcd", StackStatus::UpdateComplete)]), NOW).next;
+        assert_eq!(next.joined_members.contains_key(&Role::Etcd(1)), stays);
+        assert!(next.joined_members.contains_key(&Role::Etcd(2)), "nothing has removed it");
+        assert_eq!(
+            next.removed_members,
+            BTreeSet::new(),
+            "it has no group that an update would have to delete"
+        );
+    }
 }

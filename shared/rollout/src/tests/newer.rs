@@ -169,4 +169,60 @@ fn p10_a_spec_that_goes_back_to_what_runs_after_a_failure_is_reported_as_rolled_
         assert_eq!(decision.next.stopped.is_none(), ends == "succeeded");
         assert_eq!(decision.effects, []);
     }
+    // Something is left to do, or what is deployed has changed since.
+    let failed = Ended { spec_version: "v2".to_owned(), ..ended(RolloutResult::Failed, false) };
+    for (changed, of_what_runs, moved) in [(true, false, false), (false, true, false), (false, false, true)] {
+        let mut wanted = back.clone();
+        if changed {
+            wanted.plan = super::wanted(&rendering(3), &baseline, Approval::Manual).plan;
+        }
+        wanted.plan.left_behind = of_what_runs.then(BTreeMap::new);
+        let mut state = Rollout { last: Some(failed.clone()), ..state.clone() };
+        if moved {
+            state.deployed.pop_first();
+        }
+        state.record_return(&wanted, NOW);
+        assert_eq!(state.last, Some(failed.clone()), "{changed}, {of_what_runs}, {moved}");
+    }
+}
+
+#[test]
+fn p7_only_what_has_stopped_may_hold_up_a_plan() {
+    use RolloutResult::{Aborted, Failed, Succeeded, Superseded};
+    let stopped = Stopped { spec_version: "v1".to_owned(), changes: String::new() };
+    let renewal =
+        StoppedRenewal { spec_version: "v1".to_owned(), changes: String::new(), aborted: false, at: NOW };
+    let mut state = Rollout::new("c");
+    assert!(!state.may_block());
+    for (result, blocks) in [(Succeeded, false), (Superseded, false), (Failed, true), (Aborted, true)] {
+        state.last = Some(ended(result, false));
+        assert_eq!(state.may_block(), blocks, "{result:?}");
+    }
+    state.last = None;
+    assert!(Rollout { stopped: Some(stopped), ..state.clone() }.may_block());
+    assert!(Rollout { stopped_renewal: Some(renewal), ..state }.may_block());
+}
+
+#[test]
+fn p7_a_rollout_changes_stacks_from_the_request_of_a_change_set_to_the_end_of_its_execution() {
+    for (step, changes) in [("waiting", false), ("changeSet", true), ("executing", true), ("done", false)] {
+        let state = rolling(&[stack("c-etcd", "etcd", json!(step))], &[]);
+        assert_eq!(state.active().unwrap().changes_stacks(), changes, "{step}");
+    }
+}
+
+/// By it a renewal finds the spec of what runs.
+#[test]
+fn p7_the_upload_of_a_release_is_known_as_long_as_a_stack_has_that_release() {
+    let of = |version: &str| Upload { spec_version: version.to_owned(), plan: "p0".to_owned() };
+    let mut state = rolling(&[stack("c-etcd", "etcd", json!("waiting"))], &[]);
+    state.deployed = BTreeMap::from([("c-etcd".to_owned(), "old".to_owned())]);
+    state.orphaned = BTreeMap::from([("c-pool-a".to_owned(), "older".to_owned())]);
+    state.uploads =
+        ["old", "older", "gone"].map(|release| (release.to_owned(), of(release))).into_iter().collect();
+    let active = state.active().unwrap().clone();
+    state.record_beginning(&active);
+    let known: Vec<&str> = state.uploads.keys().map(String::as_str).collect();
+    assert_eq!(known, ["old", "older", "t"]);
+    assert_eq!(state.uploads["t"].spec_version, "v1");
 }

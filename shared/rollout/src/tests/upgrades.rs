@@ -303,3 +303,20 @@ fn what_runs_forbids_a_plan_that_is_made_anew_after_the_rollout_that_was_under_w
     let (_, report, _) = onward(&newer, &of_versions(2, "1.37.1", "3.7.4", 60), Approval::Auto);
     assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
 }
+
+/// Once its API server writes to etcd, only that minor may be able to read the data.
+#[test]
+fn p4_a_snapshot_is_taken_before_another_minor_of_the_controllers_and_not_before_one_of_a_pool() {
+    let saves = |running: &Rendering, sent: &Rendering| {
+        let plan = planned(running, &[], sent, &policy(Approval::Auto));
+        assert!(!plan.minors.is_empty());
+        let desired = wanted(sent, &Baseline::default(), Approval::Auto).desired;
+        let nodes = Nodes::from_wanted(&Wanted { desired, plan, release: sent.clone() });
+        let saves = nodes.steps.iter().filter(|step| step.work() == Work::Save);
+        saves.map(|step| step.role.to_string()).collect::<Vec<_>>()
+    };
+    let runs = release_with(1, "1.35.2", "3.6.16", "1.35.2");
+    assert_eq!(saves(&runs, &release_with(2, "1.36.0", "3.6.16", "1.36.0")), ["controller"]);
+    let lags = release_with(1, "1.36.0", "3.6.16", "1.35.2");
+    assert_eq!(saves(&lags, &release_with(2, "1.36.0", "3.6.16", "1.36.0")), Vec::<String>::new());
+}

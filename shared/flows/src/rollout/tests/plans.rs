@@ -160,6 +160,48 @@ async fn p1_a_plan_of_what_stands_already_is_not_announced_and_begins_nothing() 
     assert_eq!((desired_of(&shore), shore.done().len()), (desired, 0));
 }
 
+/// The next scan makes it anew, if certificates still have to be renewed.
+#[tokio::test]
+async fn p7_a_renewal_of_what_ran_then_that_would_do_something_else_now_is_not_made_anew() {
+    let (shore, stale) = moved_on(idle());
+    let key = keys::plan("c", &stale.plan);
+    let plan: Plan = shore.kept(&key).unwrap();
+    shore.keeps(&key, &Plan { left_behind: Some(BTreeMap::new()), ..plan });
+    shore.wakes(Waker::Event).await.unwrap();
+    assert_eq!((desired_of(&shore), shore.done().len()), (stale, 0));
+}
+
+#[tokio::test]
+async fn p7_of_the_plans_that_are_over_only_a_failed_renewal_of_what_runs_is_read_again() {
+    for (result, of_what_runs, is_read) in [
+        (RolloutResult::Failed, true, true),
+        (RolloutResult::Succeeded, true, false),
+        (RolloutResult::Failed, false, false),
+    ] {
+        let (shore, desired) = moved_on(idle());
+        let last = Ended {
+            plan: desired.plan.clone(),
+            spec_version: desired.spec_version.clone(),
+            target: desired.target.clone(),
+            of_what_runs,
+            result,
+            message: String::new(),
+            ended_at: at(0),
+            steps: Vec::new(),
+            unserved: false,
+        };
+        shore.keeps(&keys::rollout("c"), &Rollout { last: Some(last), ..shore.state() });
+        shore.wakes(Waker::Event).await.unwrap();
+        let plan = format!("get {}", keys::plan("c", &desired.plan));
+        assert_eq!(
+            place(&shore.log(), &plan).is_some(),
+            is_read,
+            "{result:?}, {of_what_runs}: {:?}",
+            shore.log()
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_release_that_is_lost_is_told_by_its_key_and_moves_nothing() {
     let (shore, _) = moved_on(idle());

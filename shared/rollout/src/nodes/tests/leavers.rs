@@ -199,46 +199,75 @@ fn p4_a_member_in_standby_that_leads_is_waited_for_an_hour() {
     }
 }
 
-/// The rollout that let both join was rolled back, and neither has a machine.
+/// Where etcd-0 leaves together with the first `lost` members, and these have lost their groups; of all members, `staying` others stay. What they
+/// list of each member: whether it is reachable, and whether it is a learner.
+fn where_groups_are_lost(lost: u32, staying: u32, listed: impl Fn(u32) -> (bool, bool)) -> Place {
+    let mut dock = leaver(open(json!("look"))).saved(0);
+    let named = |at: u32| (Role::Etcd(at), format!("c-etcd-{at}"));
+    for at in 1..lost {
+        let mut other = serde_json::to_value(dock.step()).unwrap();
+        (other["role"], other["group"]) = (json!(named(at).0), json!(named(at).1));
+        dock.active.nodes.steps.push(serde_json::from_value(other).unwrap());
+    }
+    let leaving = lost.max(1);
+    dock.active.nodes.leaving = (0..leaving).map(named).collect();
+    dock.active.nodes.members = (leaving..leaving + staying).map(named).collect();
+    dock.observed.groups = (0..lost).map(|at| (named(at).1, None)).collect();
+    for at in lost..leaving + staying {
+        dock.sees(&named(at).1, &[(&format!("i-{at}"), NEW)]);
+    }
+    let health = |number: u32| {
+        let member = |at: u32| EtcdMemberHealth {
+            name: format!("etcd-{at}"),
+            reachable: listed(at).0,
+            learner: listed(at).1,
+            behind: Some(0),
+            ..EtcdMemberHealth::default()
+        };
+        EtcdHealth {
+            members: (0..leaving + staying).map(member).collect(),
+            learner: listed(number).1,
+            ..well(number)
+        }
+    };
+    assert_eq!(dock.advance_at(0).0, Place::Check);
+    let asked: Vec<(String, u32)> = dock
+        .step()
+        .commands()
+        .iter()
+        .map(|one| (one.command.token.clone(), one.role.member().unwrap()))
+        .collect();
+    for (token, number) in asked {
+        dock.set_answer(&token, health(number));
+    }
+    dock.advance_at(10).0
+}
+
+/// The rollout that let them join was rolled back, and none of them has a machine.
 #[test]
 fn p4_members_that_have_lost_their_groups_are_removed_as_long_as_those_that_stay_are_a_majority() {
     for (lost, learner, staying, ends) in [
         (2, true, 3, Place::Remove),
         (2, false, 3, Place::Remove),
+        // Of five voters that stay, three serve.
+        (3, false, 3, Place::Remove),
         // Of three voters or two, the one that stays is no majority.
         (2, false, 1, Place::Check),
         (2, true, 1, Place::Check),
         // The other one was removed in time.
         (1, true, 1, Place::Remove),
+        (1, false, 1, Place::Check),
     ] {
-        let mut dock = leaver(open(json!("look"))).saved(0);
-        let mut other = serde_json::to_value(dock.step()).unwrap();
-        (other["role"], other["group"]) = (json!("etcd-1"), json!("c-etcd-1"));
-        dock.active.nodes.steps.push(serde_json::from_value(other).unwrap());
-        let named = |at: u32| (Role::Etcd(at), format!("c-etcd-{at}"));
-        dock.active.nodes.leaving = (0..lost).map(named).collect();
-        dock.active.nodes.members = (2..2 + staying).map(named).collect();
-        dock.observed.groups = (0..lost).map(|at| (named(at).1, None)).collect();
-        for at in 2..2 + staying {
-            dock.sees(&named(at).1, &[(&format!("i-{at}"), NEW)]);
-        }
-        let health = |number: u32| {
-            let member = |at: u32| EtcdMemberHealth {
-                name: format!("etcd-{at}"),
-                reachable: at > 1,
-                learner: learner && at == 0,
-                behind: Some(0),
-                ..EtcdMemberHealth::default()
-            };
-            let members = (0..lost).chain(2..2 + staying).map(member).collect();
-            EtcdHealth { members, ..well(number) }
-        };
-        assert_eq!(dock.advance_at(0).0, Place::Check);
-        let tokens: Vec<String> =
-            dock.step().commands().iter().map(|one| one.command.token.clone()).collect();
-        for (token, number) in tokens.iter().zip(2..) {
-            dock.set_answer(token, health(number));
-        }
-        assert_eq!(dock.advance_at(10).0, ends, "{lost}, {learner}, {staying}");
+        let place = where_groups_are_lost(lost, staying, |at| (at >= lost, learner && at == 0));
+        assert_eq!(place, ends, "{lost}, {learner}, {staying}");
     }
+}
+
+#[test]
+fn p4_a_learner_may_be_removed_and_nothing_is_removed_beside_a_learner_or_a_silent_member_that_stays() {
+    // It has a machine.
+    assert_eq!(where_groups_are_lost(0, 3, |at| (true, at == 0)), Place::Remove);
+    assert_eq!(where_groups_are_lost(0, 3, |at| (true, at == 2)), Place::Check);
+    assert_eq!(where_groups_are_lost(1, 3, |at| (at > 0, at == 2)), Place::Check);
+    assert_eq!(where_groups_are_lost(1, 3, |at| (at > 0 && at != 2, false)), Place::Check);
 }

@@ -145,3 +145,42 @@ fn what_was_done_of_a_step_since_the_last_look_is_news() {
     };
     assert!(moved(&successor("i-0"), &successor("i-1")) && !moved(&successor("i-0"), &successor("i-0")));
 }
+
+/// What machines have installed in place, as a later plan takes it into account.
+#[test]
+fn the_credentials_that_a_role_has_installed_are_those_of_its_step_unless_one_was_skipped() {
+    let refresh = |skipped: bool| {
+        step(
+            "pool-a",
+            json!({"poolRefresh": {"credentials": "new", "pace": Pace::default(), "phase": done(skipped)}}),
+        )
+    };
+    let of = |steps: Vec<NodeStep>, role: &str| {
+        let role: Role = serde_json::from_value(json!(role)).unwrap();
+        nodes_with(steps).refreshed_to(&role).map(str::to_owned)
+    };
+    assert_eq!(of(vec![refresh(false)], "pool-a").as_deref(), Some("new"));
+    assert_eq!(of(vec![refresh(true)], "pool-a"), None);
+    assert_eq!(of(vec![refresh(false)], "pool-b"), None);
+    assert_eq!(of(vec![step("pool-a", workers(done(false)))], "pool-a"), None);
+}
+
+/// Of members that leave, the newest goes first; of members that are replaced, the oldest.
+#[test]
+fn p4_members_whose_turn_comes_later_have_the_same_kind_of_work() {
+    let leaves = |role: &str| step(role, json!({"leaver": {"phase": open(json!("look"))}}));
+    let replaced = |role: &str| step(role, json!({"memberReplace": {"work": {}, "phase": look_state()}}));
+    let nodes = nodes_with(vec![
+        leaves("etcd-4"),
+        leaves("etcd-3"),
+        replaced("etcd-0"),
+        replaced("etcd-1"),
+        step("pool-a", workers(look_state())),
+    ]);
+    let later =
+        |at: usize| nodes.later_members(at).into_iter().map(|role| role.to_string()).collect::<Vec<_>>();
+    assert_eq!(later(0), ["etcd-3"]);
+    assert_eq!(later(1), Vec::<String>::new());
+    assert_eq!(later(2), ["etcd-1"]);
+    assert_eq!(later(3), Vec::<String>::new());
+}
