@@ -34,10 +34,16 @@ pub async fn remove(local: &LocalMember, name: &str) -> AgentResult<MemberRemove
     }
 }
 
-/// One try. It lists the members first, since the answer of an earlier try may have been lost.
+/// One try. A member that was added and has never run has no name in etcd, and there is only one at a time, since etcd allows one learner: it is
+/// the one that is asked for, if none has the name.
+///
+/// It lists the members first, since the answer of an earlier try may have been lost.
 async fn try_remove(own: &Endpoint, name: &str) -> Result<MemberRemoved, CallError> {
     let members = own.members().await?.members;
-    let Some(member) = members.iter().find(|member| member.name == name) else {
+    let named = members.iter().find(|member| member.name == name);
+    let Some(member) =
+        named.or_else(|| members.iter().find(|member| member.name.is_empty() && member.is_learner))
+    else {
         return Ok(MemberRemoved { removed: false, id: None, members: members.len() });
     };
     let remaining = own.remove(member.id).await?;

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::{Cluster, EtcdMember};
+use crate::role::Role;
 
 /// Port for etcd's clients.
 pub const CLIENT_PORT: u16 = 2379;
@@ -102,9 +103,15 @@ pub fn peer_url(member: &EtcdMember) -> String {
     format!("https://{}:{PEER_PORT}", member.dns_name)
 }
 
-/// The members of `cluster` with their peer URLs, by name.
+/// The members of `cluster` with their peer URLs, by the name that they have in etcd: their role, whatever their DNS name is. By that name
+/// rollouts, reports and commands know them.
 fn all(cluster: &Cluster) -> BTreeMap<String, String> {
-    cluster.etcd.members.iter().map(|member| (member.name.clone(), peer_url(member))).collect()
+    cluster
+        .etcd
+        .members
+        .iter()
+        .map(|member| (Role::Etcd(member.index).to_string(), peer_url(member)))
+        .collect()
 }
 
 fn volume(cluster: &Cluster, member: &EtcdMember, number: u32) -> VolumePin {

@@ -136,6 +136,18 @@ impl Baseline {
         Cow::Owned(whole.with_members_to_remove(new))
     }
 
+    /// Without the members that have lost their groups: they run nothing.
+    pub(super) fn without_joined(&self) -> Cow<'_, Self> {
+        if self.joined.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut other = self.clone();
+        if let Some(rendering) = &mut other.rendering {
+            rendering.roles.retain(|role, _| !self.joined.contains_key(role));
+        }
+        Cow::Owned(other)
+    }
+
     /// With the joined members that `new` does not have among its roles: they are removed like any other.
     pub(super) fn with_members_to_remove(mut self, new: &Rendering) -> Self {
         let gone = self.joined.iter().filter(|(role, _)| !new.roles.contains_key(*role));

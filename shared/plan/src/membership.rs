@@ -10,6 +10,8 @@ use slipway_core::members::{MemberRole, VolumePin};
 use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 
+use super::Baseline;
+
 /// One change of the membership. The next one begins when this one is done and every voter is healthy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -43,8 +45,11 @@ pub enum MembershipAction {
 }
 
 /// The changes from `old` to `new`; empty if `old` has no etcd.
-pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<MembershipChange> {
-    let before = old.map(standing).unwrap_or_default();
+pub(super) fn compare(old: &Baseline, new: &Rendering) -> Vec<MembershipChange> {
+    let all = old.rendering.as_ref().map(standing).unwrap_or_default();
+    let joined = |index: &u32| old.joined.contains_key(&Role::Etcd(*index));
+    let (lost, before): (BTreeMap<u32, _>, BTreeMap<u32, _>) =
+        all.into_iter().partition(|(index, _)| joined(index));
     let after = standing(new);
     if before.is_empty() {
         return Vec::new();
@@ -63,6 +68,8 @@ pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<Membershi
     let gone = before.keys().filter(|index| !after.contains_key(index));
     // The newest member leaves first, because controllers and people know the founding members best.
     found.extend(gone.rev().map(|index| (MembershipAction::Remove, *index, counts.clone())));
+    let why = "it may have joined etcd in a rollout that could not create its group";
+    found.extend(lost.into_keys().rev().map(|index| (MembershipAction::Remove, index, why.to_owned())));
     found.sort_by_key(|(action, ..)| *action);
 
     let mut voters = u32::try_from(before.len()).unwrap_or(u32::MAX);
@@ -72,6 +79,7 @@ pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<Membershi
             let before = voters;
             match action {
                 MembershipAction::Add => voters += 1,
+                MembershipAction::Remove if joined(&index) => {}
                 MembershipAction::Remove => voters -= 1,
                 MembershipAction::Readdress | MembershipAction::Replace => {}
             }
@@ -81,7 +89,12 @@ pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<Membershi
                 voters_before: before,
                 voters_after: voters,
                 reason,
-                quorum: quorum_words(action, before, voters),
+                quorum: match action {
+                    MembershipAction::Remove if joined(&index) => {
+                        format!("{voters} voters have machines, and stay")
+                    }
+                    _ => quorum_words(action, before, voters),
+                },
             }
         })
         .collect()

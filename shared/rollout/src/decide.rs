@@ -103,7 +103,8 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
             effects.push(Effect::DisarmTick);
         }
         if let Some(wanted) = &observed.desired {
-            next.record_return(wanted, now);
+            let why_not = readds_a_removed_member(&next, wanted);
+            next.record_return(wanted, why_not, now);
         }
         let mut report = idle(&next, observed, now);
         if let Some(words) = next.departures_in_words() {
@@ -248,7 +249,7 @@ fn stacks(
         let step = &active.steps[at];
         waits.insert_stack(step, moved.waits);
         let saved_until = active.nodes.saved_until(&step.stack);
-        if step.kind == StackKind::Etcd && moved.effects.iter().any(Effect::starts_work) {
+        if step.kind == StackKind::Etcd && moved.state == StepState::Executing {
             let joins = active.joins.iter().map(|role| (role.clone(), active.target.clone()));
             next.joined_members.extend(joins);
         }

@@ -136,7 +136,9 @@ impl Rollout {
 
     /// Records that the newest upload changes nothing, if it came after a rollout that did not succeed: a person went back to what runs, and nothing
     /// of what had stopped can begin any more.
-    pub(super) fn record_return(&mut self, wanted: &Wanted, now: Timestamp) {
+    ///
+    /// `why_not`: why the cluster is not as the spec says although no stack differs.
+    pub(super) fn record_return(&mut self, wanted: &Wanted, why_not: Option<String>, now: Timestamp) {
         let (desired, plan) = (&wanted.desired, &wanted.plan);
         let is_other = |last: &&Ended| {
             last.result != RolloutResult::Succeeded
@@ -147,14 +149,21 @@ impl Rollout {
         if !changes_nothing || self.last.as_ref().filter(is_other).is_none() {
             return;
         }
-        self.stopped = None;
+        let (result, message) = match why_not {
+            Some(why_not) => (RolloutResult::Failed, why_not),
+            None => {
+                self.stopped = None;
+                let message = "nothing to roll out: everything is already as the newest spec says";
+                (RolloutResult::Succeeded, message.to_owned())
+            }
+        };
         self.last = Some(Ended {
             plan: plan.id.clone(),
             spec_version: desired.spec_version.clone(),
             target: plan.to.clone(),
             of_what_runs: false,
-            result: RolloutResult::Succeeded,
-            message: "nothing to roll out: everything is already as the newest spec says".to_owned(),
+            result,
+            message,
             ended_at: now,
             steps: Vec::new(),
             unserved: false,

@@ -3,6 +3,9 @@
 //! Each of them that votes is removed from the membership while its machine still runs. Otherwise the others would have to find a majority
 //! with the votes of machines that are gone: a single member to which a second one was added would never find one again (P4).
 //!
+//! A member that was not in the membership yet may join a moment later, because it waited for the place of the only learner. So all are asked
+//! for again and again until CloudFormation is done.
+//!
 //! Nothing waits for this. What it does not reach is in [`super::Rollout::joined_members`], and the next plan removes it.
 
 use std::collections::BTreeSet;
@@ -30,9 +33,9 @@ pub struct Withdrawal {
     sent: Round,
     /// How many commands were sent.
     rounds: u32,
-    /// Members that are removed.
+    /// Members whose removal was answered in this turn.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    removed: BTreeSet<Role>,
+    answered: BTreeSet<Role>,
 }
 
 impl Withdrawal {
@@ -69,7 +72,9 @@ pub(super) fn advance(
     let mut effects = Effects::new(now);
     let rolls_back = matches!(
         status,
-        StackStatus::UpdateRollbackInProgress | StackStatus::UpdateRollbackCompleteCleanupInProgress
+        StackStatus::UpdateRollbackInProgress
+            | StackStatus::UpdateRollbackCompleteCleanupInProgress
+            | StackStatus::UpdateRollbackFailed
     );
     if !rolls_back || !is_executing(active) {
         return effects;
@@ -79,19 +84,25 @@ pub(super) fn advance(
         match sent.answer::<MemberRemoved>(observed, now) {
             Some(Ok(_)) => {
                 if let Verb::EtcdRemove { member } = &sent.command.verb {
-                    open.removed
-                        .extend(active.joins.iter().filter(|role| role.to_string() == *member).cloned());
+                    let asked = active.joins.iter().filter(|role| role.to_string() == *member);
+                    open.answered.extend(asked.cloned());
                 }
-                open.sent = Round::default();
             }
             // Another member may be reached, or etcd may be ready for it then (`--strict-reconfig-check`).
             Some(Err(_)) if !sent.is_older_than(PAUSE, now) => return effects,
             None if !sent.is_older_than(ANSWERS, now) => return effects,
             Some(Err(_)) | None => {}
         }
+        if open.answered.len() == active.joins.len() {
+            if !sent.is_older_than(PAUSE, now) {
+                return effects;
+            }
+            open.answered.clear();
+        }
     }
     // The newest first, as it joined last.
-    let Some(next) = active.joins.iter().rfind(|role| !open.removed.contains(*role)) else { return effects };
+    let next = active.joins.iter().rfind(|role| !open.answered.contains(*role));
+    let Some(next) = next else { return effects };
     let stay = active.nodes.members.iter().filter(|(role, _)| !active.joins.contains(*role));
     let machines: Vec<(&Role, String)> = stay
         .filter_map(|(role, group)| {

@@ -56,9 +56,11 @@ pub(super) fn half_joined(rollout: &Rollout) -> String {
         return String::new();
     }
     format!(
-        "; {} may be in etcd's membership without a machine, and until that is repaired no member can be replaced or renewed: the next rollout \
-         removes them from the membership, unless its spec has them and they join anew",
-        members.join(", ")
+        "; {} may be in etcd's membership although the update that creates their groups did not succeed. `slipway rollback --cluster {}` brings \
+         back the spec from before, and its rollout removes them; do that before you continue a rollback of etcd's stack by hand. Until then no \
+         member can be replaced or renewed",
+        members.join(", "),
+        rollout.cluster
     )
 }
 

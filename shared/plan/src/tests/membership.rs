@@ -264,7 +264,7 @@ fn p3_another_address_of_a_member_is_a_change_of_the_membership_and_another_name
     let mut named = cluster_with_members(3);
     named.etcd.members[2].name = "charlie".to_owned();
     let (_, plan) = life.upload(&named);
-    assert_eq!((changes(&plan), fates(&plan)), (vec![], vec![fate("etcd-2")]));
+    assert!(plan.is_empty(), "in etcd it has its role as its name: {}", plan.to_text());
 }
 
 #[test]

@@ -302,6 +302,18 @@ fn p7_a_renewal_removes_members_that_joined_in_a_rollout_that_was_rolled_back_an
     }
     let plan = super::plan(&baseline, &with("k2"), &manual);
     assert!(plan.brings_credentials);
+    let removal = &plan.membership[0];
+    assert_eq!((removal.voters_before, removal.voters_after), (1, 1), "{}", removal.quorum);
+    // It was to have another minor, and runs nothing.
+    let mut newer = baseline.clone();
+    newer.joined.get_mut(&Role::Etcd(1)).unwrap().1.version = Some("3.7.3".to_owned());
+    for role in newer.rendering.iter_mut().flat_map(|rendering| rendering.roles.values_mut()) {
+        role.version = Some("3.6.16".to_owned());
+    }
+    let mut of_older = with("k2");
+    of_older.roles.values_mut().for_each(|role| role.version = Some("3.6.16".to_owned()));
+    let plan = super::plan(&newer, &of_older, &manual);
+    assert_eq!(plan.not_executable(), None, "{}", plan.to_text());
     // Nothing is renewed: a person may see to it.
     let plan = super::plan(&baseline, &with("k1"), &manual).with_renewal(&known());
     assert!(!plan.is_empty() && plan.waits_for_approval(late), "{}", plan.to_text());

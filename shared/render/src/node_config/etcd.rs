@@ -23,7 +23,7 @@ pub(crate) fn etcd(context: &mut Context<'_>, member: &EtcdMember, pin: &MemberP
         etcd: EtcdSettings {
             version,
             quota_bytes: cluster.etcd.quota_gib.map(|gib| u64::from(gib) << 30),
-            name: member.name.clone(),
+            name: role.to_string(),
             dns_name: member.dns_name.clone(),
             client_port: ports::ETCD_CLIENT,
             peer_port: ports::ETCD_PEER,

@@ -222,7 +222,10 @@ fn is_out(role: &Role, answers: &Answers) -> bool {
     let others =
         answers.iter().filter(|(other, _)| *other != role).filter_map(|(_, answer)| answer.as_ref().ok());
     let mut others = others.filter(|other| !other.members.is_empty()).peekable();
-    let lacks = |members: &[EtcdMemberHealth]| members.iter().all(|member| member.name != name);
+    // A member that was added and has never run has no name yet.
+    let lacks = |members: &[EtcdMemberHealth]| {
+        members.iter().all(|member| member.name != name && !member.name.is_empty())
+    };
     let serves = answers.values().flatten().any(|answer| answer.serving && lacks(&answer.members));
     serves && others.peek().is_some() && others.all(|other| lacks(&other.members))
 }
@@ -310,7 +313,8 @@ fn may_be_removed(answers: &Answers, turn: &Turn<'_>) -> bool {
         .filter_map(|(_, answer)| answer.as_ref().ok().filter(|health| health.serving))
         .collect();
     let listed = |health: &&EtcdHealth| {
-        health.members.iter().find(|member| member.name == name).map(|member| member.learner)
+        let found = health.members.iter().find(|member| member.name == name || member.name.is_empty());
+        found.map(|member| member.learner)
     };
     let is_learner = serving.iter().find_map(listed).unwrap_or(false);
     let may_be_ignored = |danger: &Danger| match danger {
@@ -334,7 +338,11 @@ fn is_of_lost_member(danger: &Danger, turn: &Turn<'_>) -> bool {
         let group = turn.members.get(role).filter(|_| !turn.staying.contains_key(role));
         group.and_then(|group| turn.observed.groups.get(group)).is_some_and(Option::is_none)
     };
-    let is_named = |name: &str| turn.members.keys().any(|role| role.to_string() == name && is_lost(role));
+    // Where the member that is to be removed has no machine, one that has never run may be that member.
+    let is_named = |name: &str| {
+        name.is_empty() && is_lost(turn.role)
+            || turn.members.keys().any(|role| role.to_string() == name && is_lost(role))
+    };
     match danger {
         Danger::SilentMember { role, .. } => is_lost(role),
         Danger::LearnerInMembership(member) | Danger::Unreachable { member, .. } => is_named(member),

@@ -169,6 +169,26 @@ fn p10_a_spec_that_goes_back_to_what_runs_after_a_failure_is_reported_as_rolled_
         assert_eq!(decision.next.stopped.is_none(), ends == "succeeded");
         assert_eq!(decision.effects, []);
     }
+    // A member was removed from etcd, and nothing else of that had begun.
+    let members = with_members_of(2);
+    let (deployed, releases) = (
+        members.stacks.iter().map(|stack| (stack.name.clone(), members.id())).collect::<BTreeMap<_, _>>(),
+        BTreeMap::from([(members.id(), members.clone())]),
+    );
+    let there = Baseline::assemble("c", &deployed, &BTreeMap::new(), &releases).unwrap();
+    let mut to_members = wanted(&members, &there, Approval::Auto);
+    to_members.desired.spec_version = "v3".to_owned();
+    assert!(to_members.plan.is_empty());
+    let aborted = Ended { spec_version: "v2".to_owned(), ..ended(RolloutResult::Aborted, false) };
+    let out = Rollout {
+        deployed,
+        last: Some(aborted),
+        removed_members: BTreeSet::from([Role::Etcd(1)]),
+        ..Rollout::new("c")
+    };
+    let report = decide(&out, &Observed { desired: Some(to_members), ..Observed::default() }, NOW).report;
+    assert_eq!(report.state.as_str(), "failed");
+    assert!(report.message.contains("etcd-1 may have been removed"), "{}", report.message);
     // Something is left to do, or what is deployed has changed since.
     let failed = Ended { spec_version: "v2".to_owned(), ..ended(RolloutResult::Failed, false) };
     for (changed, of_what_runs, moved) in [(true, false, false), (false, true, false), (false, false, true)] {
@@ -181,7 +201,7 @@ fn p10_a_spec_that_goes_back_to_what_runs_after_a_failure_is_reported_as_rolled_
         if moved {
             state.deployed.pop_first();
         }
-        state.record_return(&wanted, NOW);
+        state.record_return(&wanted, None, NOW);
         assert_eq!(state.last, Some(failed.clone()), "{changed}, {of_what_runs}, {moved}");
     }
 }

@@ -9,7 +9,7 @@ use super::{SubnetRef, VolumeKind};
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct EtcdNodeSpec {
-    /// The member's name in etcd, and the first part of its DNS name; `etcd-0`, `etcd-1`, … unless given.
+    /// The first part of the member's DNS name; `etcd-0`, `etcd-1`, … unless given.
     pub(crate) name: Option<String>,
     /// The member's full DNS name, inside `internalDomainName`; `<name>.<internalDomainName>` unless given.
     pub(crate) fqdn: Option<String>,
