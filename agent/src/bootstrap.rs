@@ -226,6 +226,6 @@ impl<C: Commands> Bootstrap<C> {
     /// group or a person may terminate.
     async fn give_up(&self) {
         // If the call fails, the hook's timeout abandons the launch.
-        let _ = self.aws.settle(&self.hook(), HookResult::Abandon).await;
+        let _ = self.aws.complete_hook(&self.hook(), HookResult::Abandon).await;
     }
 }

@@ -178,8 +178,8 @@ pub fn write(root: &Path, digest: &str, bundle: &Bundle) -> AgentResult<Written>
 
 impl Written {
     /// Removes the previous files.
-    pub fn settle(self) -> AgentResult<()> {
-        self.swaps.iter().try_for_each(|swap| swap.folder.settle(&swap.after))
+    pub fn remove_previous(self) -> AgentResult<()> {
+        self.swaps.iter().try_for_each(|swap| swap.folder.remove_others(&swap.after))
     }
 
     /// Puts the previous files back, if there were any.
@@ -188,7 +188,7 @@ impl Written {
             if let Some(before) = &swap.before {
                 let names = swap.folder.names(before)?;
                 swap.folder.switch(None, before, &names.iter().map(String::as_str).collect())?;
-                swap.folder.settle(before)?;
+                swap.folder.remove_others(before)?;
             }
         }
         Ok(())

@@ -159,7 +159,7 @@ impl<C: Commands> Leaving<C> {
             instance: instance.clone(),
         };
         // If no action is pending, the hook timed out and the instance is terminated anyway.
-        let waited = self.aws.settle(&hook, HookResult::Continue).await?;
+        let waited = self.aws.complete_hook(&hook, HookResult::Continue).await?;
         Ok(Some(json!({ "instance": instance, "role": base.role, "left": true, "hookWaited": waited })))
     }
 
@@ -235,7 +235,7 @@ fn refuse_without_majority(health: &EtcdHealth) -> AgentResult<()> {
         return Ok(());
     }
     Err(AgentError::transient(
-        FailureCode::LeaveMajority,
+        FailureCode::LeaveNoMajority,
         format!(
             "without {} the etcd cluster has no majority: only {others} of its {} voters can be reached besides it",
             health.name,

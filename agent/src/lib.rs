@@ -62,7 +62,7 @@ enum Verb {
     Bootstrap {
         /// After a reboot: continues a launch whose hook is still pending; keeps an instance that was in service whatever happens
         #[arg(long)]
-        again: bool,
+        after_reboot: bool,
     },
     /// On a worker: prepare its disks, at each boot before they are mounted
     Storage,
@@ -142,7 +142,7 @@ pub async fn run(arguments: Arguments, endpoints: &Endpoints) -> ExitCode {
 
 async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentResult<Value> {
     match verb {
-        Verb::Bootstrap { again } => bootstrap::perform(root, endpoints, again).await,
+        Verb::Bootstrap { after_reboot } => bootstrap::perform(root, endpoints, after_reboot).await,
         Verb::Storage => storage::perform(root, endpoints).await,
         Verb::Etcd(verb) => etcd::perform(root, endpoints, verb).await,
         Verb::Status { publish: true } => Ok(etcd::answer(status::publish::publish(root, endpoints).await?)),

@@ -9,7 +9,6 @@
 //! A pass does all that it can. Failures are in its answer, and the next pass tries again.
 
 mod addons;
-mod gone;
 mod judge;
 mod ledger;
 mod objects;
@@ -19,6 +18,7 @@ mod repair;
 mod requests;
 mod sources;
 mod stored;
+mod terminated_nodes;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -135,7 +135,7 @@ pub async fn pass(site: &Site, library: &impl Library, cloud: &impl Cloud) -> Ag
     let tokens = tokens::keep(&client, cloud, &site.root, &site.cluster).await;
     let requests = requests::approve(&client, cloud, &site.cluster).await;
     let repair = repair::repair(&client, cloud, site, uptime_s()).await;
-    let gone = gone::delete(&client, cloud, site, uptime_s()).await;
+    let gone = terminated_nodes::delete(&client, cloud, site, uptime_s()).await;
     let addons = addons::apply_all(&client, library, &site.cluster).await;
     Ok(json!({
         "node": value(node),

@@ -146,7 +146,7 @@ impl<C: Commands> Swap<'_, C> {
         let mut before = Vec::new();
         match self.restart_and_wait(order, silent, &mut before).await {
             Ok(served) => {
-                written.settle()?;
+                written.remove_previous()?;
                 Ok(served)
             }
             Err(problem) => {

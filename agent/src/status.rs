@@ -1,7 +1,7 @@
 //! `status`: what this node serves, the health of its components, and what was applied.
 
+pub mod client_certificates;
 pub mod handshake;
-pub mod held;
 pub(crate) mod late_report;
 pub mod listeners;
 pub mod publish;
@@ -76,7 +76,7 @@ pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> Agen
         applied: applied(root, &config, &text)?,
         healthy: served.iter().all(serves) && components.iter().all(|component| component.healthy),
         served,
-        held: held::held(root, &config),
+        held: client_certificates::certificates_on_node(root, &config),
         components,
         etcd,
         node,
@@ -162,14 +162,14 @@ fn applied(root: &Path, config: &NodeConfig, text: &str) -> AgentResult<Applied>
         config: Some(sha256_hex(text.as_bytes())),
         credentials: credentials::applied(root, credentials_folder(config))?,
         agent: own_digest(),
-        as_asked: false,
+        matches_node_file: false,
     };
-    let as_asked = node(root)?.is_some_and(|node| {
+    let matches_node_file = node(root)?.is_some_and(|node| {
         applied.config.as_ref() == Some(&node.config)
             && applied.credentials.as_ref() == Some(&node.credentials)
             && (node.agent.is_none() || applied.agent == node.agent)
     });
-    Ok(Applied { as_asked, ..applied })
+    Ok(Applied { matches_node_file, ..applied })
 }
 
 #[must_use]

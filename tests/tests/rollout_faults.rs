@@ -225,7 +225,7 @@ async fn live(slipway: &Installation, cluster: &str, effect: Effect) -> Value {
     }
     let rollout: Value = slipway.document(cluster, "rollout.json").await.unwrap().unwrap();
     let last = &rollout["last"]["result"];
-    json!({"generation": rollout["generation"], "activity": rollout["activity"], "last": last, "behind": rollout["behind"]})
+    json!({"generation": rollout["generation"], "activity": rollout["activity"], "last": last, "earlier": rollout["earlier"]})
 }
 
 /// Waits until a rollout succeeds although its function was killed at each of these calls: the process that made the call, at that moment.

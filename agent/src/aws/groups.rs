@@ -24,7 +24,7 @@ pub enum HookResult {
 
 impl Aws {
     /// `autoscaling:CompleteLifecycleAction`; `false` if no lifecycle action is pending.
-    pub async fn settle(&self, hook: &Hook, result: HookResult) -> PortResult<bool> {
+    pub async fn complete_hook(&self, hook: &Hook, result: HookResult) -> PortResult<bool> {
         let word = match result {
             HookResult::Continue => "CONTINUE",
             HookResult::Abandon => "ABANDON",

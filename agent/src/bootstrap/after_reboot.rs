@@ -25,7 +25,7 @@ fn setup() -> Setup {
     let content = "[Unit]\nDescription=Slipway: bootstrap after a reboot\n\
                    Wants=network-online.target\nAfter=network-online.target\nStartLimitIntervalSec=0\n\n\
                    [Service]\nType=exec\nRemainAfterExit=yes\n\
-                   ExecStart=/var/lib/slipway/slipway-node bootstrap --again\n\
+                   ExecStart=/var/lib/slipway/slipway-node bootstrap --after-reboot\n\
                    Restart=on-failure\nRestartSec=300\n\n\
                    [Install]\nWantedBy=multi-user.target\n";
     let unit = Unit { name: SERVICE.to_owned(), content: Some(content.to_owned()) };

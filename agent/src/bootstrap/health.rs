@@ -56,7 +56,7 @@ impl<C: Commands> Bootstrap<C> {
 /// other member to be healthy, which matters before another one is taken down. A member that waited for that would be abandoned
 /// because another one is down.
 pub(crate) fn is_up(found: &EtcdHealth) -> bool {
-    found.serving && !found.learner && found.behind.is_none_or(|entries| entries <= BEHIND)
+    found.serving && !found.learner && found.raft_lag.is_none_or(|entries| entries <= BEHIND)
 }
 
 fn waiting(what: &str, problem: &str, log_command: &str) -> AgentError {
@@ -75,13 +75,13 @@ mod tests {
     fn p4_a_member_is_up_though_another_one_is_down_and_not_before_it_has_caught_up() {
         let up = EtcdHealth {
             serving: true,
-            behind: Some(3),
+            raft_lag: Some(3),
             problems: vec!["etcd-2 does not answer".to_owned()],
             ..EtcdHealth::default()
         };
         assert!(!up.healthy && is_up(&up));
-        assert!(is_up(&EtcdHealth { behind: None, ..up.clone() }), "the leader is being elected");
-        assert!(!is_up(&EtcdHealth { behind: Some(11), ..up.clone() }));
+        assert!(is_up(&EtcdHealth { raft_lag: None, ..up.clone() }), "the leader is being elected");
+        assert!(!is_up(&EtcdHealth { raft_lag: Some(11), ..up.clone() }));
         assert!(!is_up(&EtcdHealth { learner: true, ..up.clone() }));
         assert!(!is_up(&EtcdHealth { serving: false, ..up }));
     }

@@ -146,7 +146,7 @@ impl<C: Commands> Bootstrap<C> {
             Step::Hook => {
                 self.report_that_it_may_serve().await?;
                 // If no action is pending, the hook was completed before or timed out.
-                self.aws.settle(&self.hook(), HookResult::Continue).await?;
+                self.aws.complete_hook(&self.hook(), HookResult::Continue).await?;
                 Ok(())
             }
         }
@@ -287,7 +287,7 @@ impl<C: Commands> Bootstrap<C> {
         let plain = sealed_bundle::open_own(&self.aws, &self.node, &sealed).await?;
         let bundle = static_pods::with_copies(Bundle::read(&plain)?, &self.config);
         files::folder(&self.host.below(folder), 0o700, owner)?;
-        credentials::write(&self.host.root, &self.node.credentials, &bundle)?.settle()
+        credentials::write(&self.host.root, &self.node.credentials, &bundle)?.remove_previous()
     }
 
     async fn record(&self) -> AgentResult<()> {

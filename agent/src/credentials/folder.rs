@@ -162,7 +162,7 @@ impl Folder {
         }
     }
 
-    pub(super) fn settle(&self, kept: &str) -> AgentResult<()> {
+    pub(super) fn remove_others(&self, kept: &str) -> AgentResult<()> {
         self.remove(PREVIOUS)?;
         for name in self.names("")? {
             let path = self.path.join(&name);

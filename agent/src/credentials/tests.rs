@@ -37,7 +37,7 @@ fn what_is_written_can_be_read_by_its_owner_alone_and_is_written_once() {
     let first = bundle(&[("a.pem", "A1"), ("a-key.pem", "K1")]);
     let written = write(root.path(), "d1", &first).unwrap();
     assert!(written.changed);
-    written.settle().unwrap();
+    written.remove_previous().unwrap();
     assert_eq!(text(root.path(), "a.pem").as_deref(), Some("A1"));
     let found = fs::metadata(root.path().join("etc/etcd/pki/a-key.pem")).unwrap();
     assert_eq!((found.mode() & 0o777, found.is_file()), (0o600, true));
@@ -45,7 +45,7 @@ fn what_is_written_can_be_read_by_its_owner_alone_and_is_written_once() {
 
     let again = write(root.path(), "d1", &first).unwrap();
     assert!(!again.changed, "the same is not a change");
-    again.settle().unwrap();
+    again.remove_previous().unwrap();
     assert_eq!(
         fs::metadata(root.path().join("etc/etcd/pki/a-key.pem")).unwrap().ino(),
         found.ino(),
@@ -56,7 +56,10 @@ fn what_is_written_can_be_read_by_its_owner_alone_and_is_written_once() {
 #[test]
 fn another_bundle_takes_the_place_of_the_first_and_the_way_back_leads_to_it() {
     let root = tempfile::tempdir().unwrap();
-    write(root.path(), "d1", &bundle(&[("a.pem", "A1"), ("gone.pem", "G")])).unwrap().settle().unwrap();
+    write(root.path(), "d1", &bundle(&[("a.pem", "A1"), ("gone.pem", "G")]))
+        .unwrap()
+        .remove_previous()
+        .unwrap();
     // A file that another program put there.
     fs::write(root.path().join("etc/etcd/pki/theirs.txt"), "T").unwrap();
     let second = bundle(&[("a.pem", "A2"), ("new.pem", "N")]);
@@ -70,7 +73,7 @@ fn another_bundle_takes_the_place_of_the_first_and_the_way_back_leads_to_it() {
     assert!(fs::symlink_metadata(root.path().join("etc/etcd/pki/new.pem")).is_err());
     assert_eq!(generations(root.path()), BTreeSet::from([".d1".to_owned()]));
 
-    write(root.path(), "d2", &second).unwrap().settle().unwrap();
+    write(root.path(), "d2", &second).unwrap().remove_previous().unwrap();
     assert_eq!(text(root.path(), "a.pem").as_deref(), Some("A2"));
     assert_eq!(text(root.path(), "theirs.txt").as_deref(), Some("T"));
     assert_eq!(generations(root.path()), BTreeSet::from([".d2".to_owned()]), "no old key stays behind");
@@ -79,7 +82,7 @@ fn another_bundle_takes_the_place_of_the_first_and_the_way_back_leads_to_it() {
 #[test]
 fn whoever_dies_after_the_swap_leaves_the_way_back_to_the_next() {
     let root = tempfile::tempdir().unwrap();
-    write(root.path(), "d1", &bundle(&[("a.pem", "A1")])).unwrap().settle().unwrap();
+    write(root.path(), "d1", &bundle(&[("a.pem", "A1")])).unwrap().remove_previous().unwrap();
     let second = bundle(&[("a.pem", "A2")]);
     // Dropped: neither settled nor undone.
     drop(write(root.path(), "d2", &second).unwrap());
@@ -97,7 +100,7 @@ fn files_that_were_damaged_half_written_or_opened_to_others_are_written_again() 
     fs::create_dir_all(folder.join(".d1")).unwrap();
     fs::write(folder.join(".d1/a.pem"), "A").unwrap();
     let first = bundle(&[("a.pem", "A1"), ("a-key.pem", "K1")]);
-    write(root.path(), "d1", &first).unwrap().settle().unwrap();
+    write(root.path(), "d1", &first).unwrap().remove_previous().unwrap();
     assert_eq!(text(root.path(), "a-key.pem").as_deref(), Some("K1"));
 
     // In force, and written over or opened by hand. Twice, as the second name may be the one in force.
@@ -110,7 +113,7 @@ fn files_that_were_damaged_half_written_or_opened_to_others_are_written_again() 
         }
         let mended = write(root.path(), "d1", &first).unwrap();
         assert!(mended.changed, "{name}");
-        mended.settle().unwrap();
+        mended.remove_previous().unwrap();
         assert_eq!(text(root.path(), "a.pem").as_deref(), Some("A1"));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(applied(root.path(), DIR).unwrap().as_deref(), Some("d1"));
@@ -185,7 +188,7 @@ fn copies_change_with_the_bundle_and_go_back_with_it_beside_what_else_is_in_thei
     let of_pod = |name: &str| fs::read_to_string(root.path().join("etc/pod").join(name)).ok();
     write(root.path(), "d1", &copied(&[("a.pem", "A1"), ("a-key.pem", "K1"), ("b.pem", "B")]))
         .unwrap()
-        .settle()
+        .remove_previous()
         .unwrap();
     assert_eq!(of_pod("a.pem").as_deref(), Some("A1"));
     assert_eq!(of_pod("b.pem"), None, "what is not copied is not seen");
@@ -204,7 +207,7 @@ fn copies_change_with_the_bundle_and_go_back_with_it_beside_what_else_is_in_thei
     fs::write(root.path().join("etc/pod/a.pem"), "damaged").unwrap();
     write(root.path(), "d1", &copied(&[("a.pem", "A1"), ("a-key.pem", "K1"), ("b.pem", "B")]))
         .unwrap()
-        .settle()
+        .remove_previous()
         .unwrap();
     assert_eq!(of_pod("a.pem").as_deref(), Some("A1"));
     assert_eq!(of_pod("kubeconfig").as_deref(), Some("its own"));

@@ -65,7 +65,7 @@ async fn observe_cluster(
     let leaders_index = leader.map(|leader| leader.raft_index);
 
     copy_status(&status, health);
-    health.behind = leaders_index.map(|index| index.saturating_sub(status.raft_applied_index));
+    health.raft_lag = leaders_index.map(|index| index.saturating_sub(status.raft_applied_index));
     if status.leader == 0 {
         health.problems.push("etcd has no leader".to_owned());
     }
@@ -147,7 +147,8 @@ fn member_health(
     match answer {
         Ok(status) => {
             member_health.reachable = true;
-            member_health.behind = leaders_index.map(|index| index.saturating_sub(status.raft_applied_index));
+            member_health.raft_lag =
+                leaders_index.map(|index| index.saturating_sub(status.raft_applied_index));
             member_health.problem = (!status.errors.is_empty()).then(|| status.errors.join("; "));
         }
         Err(refusal) => member_health.problem = Some(refusal.to_string()),

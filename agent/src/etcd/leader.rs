@@ -51,7 +51,7 @@ pub async fn move_leader(local: &LocalMember) -> AgentResult<LeaderMoved> {
     });
     let Some((_, _, to)) = fit.min() else {
         return Err(AgentError::transient(
-            FailureCode::EtcdNobodyElse,
+            FailureCode::EtcdNoOtherVoter,
             format!(
                 "{} leads, and no other voter is reachable, healthy and close enough behind to take over",
                 local.config.etcd.name

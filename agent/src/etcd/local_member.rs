@@ -26,7 +26,7 @@ impl LocalMember {
         match node_files::config(root)?.0 {
             NodeConfig::Etcd(config) => Ok(Self { root: root.to_owned(), config: *config }),
             NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(AgentError::permanent(
-                FailureCode::EtcdNone,
+                FailureCode::EtcdNotAMember,
                 "this node is not an etcd member",
                 "run this on a node whose role is etcd-N",
             )),

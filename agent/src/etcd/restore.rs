@@ -163,7 +163,7 @@ fn raised(mark: &RestoreMark) -> Option<u64> {
 fn must_raise_more(before: Option<u64>, bump: u64, mark: &Path) -> AgentResult<()> {
     let Some(before) = before.filter(|before| *before >= bump) else { return Ok(()) };
     Err(AgentError::permanent(
-        FailureCode::RestoreBump,
+        FailureCode::RestoreRevisionBump,
         format!(
             "the last restore of this member raised revisions by {before}, and this one would raise them by only {bump}: clients would take restored data for \
              data that they have already"
@@ -203,7 +203,7 @@ fn must_be_wanted(mark: &RestoreMark, key: &str, wanted: Option<&str>) -> AgentR
         None => format!("{key} may be another snapshot: {}", mark.doubts.join("; ")),
     };
     Err(AgentError::permanent(
-        FailureCode::RestoreOther,
+        FailureCode::RestoreWrongSnapshot,
         problem,
         "give --sha256 with the SHA-256 that a log you trust names for it (that of the member that took it: `slipway logs etcd-N --unit agent`), or restore from \
          another snapshot; nothing was changed",

@@ -310,7 +310,7 @@ pub(super) async fn open<W: std::io::Write + Send + 'static>(
     if let Some(name) = sealed.name.as_deref().filter(|name| *name != key) {
         let name: String = name.chars().take(200).collect();
         return Err(AgentError::permanent(
-            FailureCode::RestoreOther,
+            FailureCode::RestoreWrongSnapshot,
             format!("s3://{}/{key} is a copy of another snapshot, of {name}", node.asset_bucket),
             "somebody copied it there: delete it, and restore from another snapshot; nothing was changed",
         ));

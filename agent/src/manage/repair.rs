@@ -23,7 +23,7 @@ use slipway_core::role::Role;
 use super::judge::{Machine, ROLE};
 use super::sources::Cloud;
 use super::stored::{self, Record, Stored};
-use super::{CONTROLLER_LABEL, Site, gone};
+use super::{CONTROLLER_LABEL, Site, terminated_nodes};
 use crate::api::{self, failed};
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::workers_seen::WorkerRecord;
@@ -105,7 +105,9 @@ async fn split_off_terminated(
 ) -> AgentResult<Vec<Ill>> {
     // If there are more than EC2 is asked about, those that are not Ready come first.
     let (ready, unready): (Vec<&Worker>, Vec<&Worker>) = workers.iter().partition(|worker| worker.ready);
-    let asked = gone::ask(cloud, unready.into_iter().chain(ready).map(|worker| worker.name.as_str())).await?;
+    let asked =
+        terminated_nodes::ask(cloud, unready.into_iter().chain(ready).map(|worker| worker.name.as_str()))
+            .await?;
     let gone: BTreeSet<String> = asked.gone().map(str::to_owned).collect();
     workers.retain(|worker| !gone.contains(&worker.name));
     let gone = ill.into_iter().filter(|one| gone.contains(&one.node)).map(|one| {

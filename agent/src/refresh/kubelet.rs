@@ -19,7 +19,7 @@ use crate::http;
 use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
 use crate::machine::files;
-use crate::status::held::{KUBELET_CLIENT, leaf};
+use crate::status::client_certificates::{KUBELET_CLIENT, leaf};
 
 /// Where a useless certificate is kept for people.
 const ASIDE: &str = "/var/lib/kubelet/pki/kubelet-client-refused.pem";

@@ -159,13 +159,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let config = NodeConfig::read(include_str!("../kube/testdata/controller.json")).unwrap();
         let (one, two) = (bundle(&[("etcd-ca.pem", "one")]), bundle(&[("etcd-ca.pem", "two")]));
-        write(root.path(), "a1", &one).unwrap().settle().unwrap();
+        write(root.path(), "a1", &one).unwrap().remove_previous().unwrap();
         // Died before it restarted anybody.
         drop(write(root.path(), "a2", &two).unwrap());
         for bundle in [&one, &two] {
             assert_eq!(names(&needs_restart(root.path(), &config, bundle)), ["kube-apiserver"]);
         }
-        write(root.path(), "a2", &two).unwrap().settle().unwrap();
+        write(root.path(), "a2", &two).unwrap().remove_previous().unwrap();
         assert_eq!(names(&needs_restart(root.path(), &config, &two)), [""; 0]);
     }
 

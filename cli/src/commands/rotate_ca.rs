@@ -195,9 +195,9 @@ fn report(done: &Rotated) -> (String, Value) {
     }
     let stands = done.stands.as_ref().map(|rotation| stages::rotation_status(name, rotation));
     if let (Some(rotation), Some(stands)) = (&done.stands, &stands) {
-        let _ = writeln!(text, "stage {}: {}", stands.stage, stands.is);
+        let _ = writeln!(text, "stage {}: {}", stands.stage, stands.meaning);
         let _ = writeln!(text, "next: {}", stands.next);
-        if let Some(more) = stages::after(name, rotation.stage) {
+        if let Some(more) = stages::manual_steps(name, rotation.stage) {
             let _ = writeln!(text, "you: {more}");
         }
     }
@@ -263,15 +263,18 @@ fn foreseen(
                         Did::Waits
                     }
                 };
-                let open =
-                    if waits.is_empty() { stages::lines(&next).join("\n") + "\n" } else { String::new() };
+                let open = if waits.is_empty() {
+                    stages::next_step_lines(&next).join("\n") + "\n"
+                } else {
+                    String::new()
+                };
                 (did, open)
             }
         }
     };
     let stands = draft.rotations.get(name).map(|rotation| stages::rotation_status(name, rotation));
     if let Some(stands) = &stands {
-        let _ = writeln!(text, "stage {}: {}\nnext: {}", stands.stage, stands.is, stands.next);
+        let _ = writeln!(text, "stage {}: {}\nnext: {}", stands.stage, stands.meaning, stands.next);
     }
     text.push_str(&waiting(&waits));
     text.push_str("nothing was changed\n");

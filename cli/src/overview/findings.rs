@@ -240,7 +240,7 @@ fn ailing(node: &Node, about: &str) -> Option<Finding> {
     let message = format!(
         "{about} does not run the configuration or credentials that its node.json names: a bootstrap or refresh is in progress or has failed"
     );
-    (!status.as_asked).then(|| finding(Gravity::Notice, &node.instance, message, help))
+    (!status.matches_node_file).then(|| finding(Gravity::Notice, &node.instance, message, help))
 }
 
 /// Workers that are not Ready, as controllers have seen it. Of several reports about one, the newest counts. `departures`: the machines that
@@ -456,12 +456,12 @@ mod tests {
         let controller = |id: &str, minutes: i64, standing, workers: &[serde_json::Value]| {
             let status: NodeStatus = serde_json::from_value(json!({
                 "format": 1, "at": at(minutes), "cluster": "c", "role": "controller", "healthy": true, "served": [], "components": [],
-                "applied": {"config": "c1", "credentials": "k1", "asAsked": true}, "unready": workers,
+                "applied": {"config": "c1", "credentials": "k1", "matchesNodeFile": true}, "unready": workers,
             }))
             .unwrap();
             let status = Some(Serves::from((&status, at(minutes))));
             let (role, instance) = ("controller".to_owned(), id.to_owned());
-            Node { role, instance, standing, heard: at(minutes), bootstrap: None, status, behind: None }
+            Node { role, instance, standing, heard: at(minutes), bootstrap: None, status, outdated: None }
         };
         let worker = |node: &str, repair: &str| json!({"node": node, "pool": "general", "since": at(40), "repair": repair, "why": "too many"});
         let nodes = [
@@ -501,12 +501,12 @@ mod tests {
             let failed = json!([{"part": "requests", "code": "manage.aws"}]);
             let status: NodeStatus = serde_json::from_value(json!({
                 "format": 1, "at": at(50), "cluster": "c", "role": role, "healthy": true, "served": [], "components": [],
-                "applied": {"asAsked": true}, "nodeManager": {"passed": at(passed_m), "started": at(9000), "failed": failed},
+                "applied": {"matchesNodeFile": true}, "nodeManager": {"passed": at(passed_m), "started": at(9000), "failed": failed},
             }))
             .unwrap();
             let status = Some(Serves::from((&status, at(50))));
             let (role, instance) = (role.to_owned(), id.to_owned());
-            Node { role, instance, standing, heard: at(50), bootstrap: None, status, behind: None }
+            Node { role, instance, standing, heard: at(50), bootstrap: None, status, outdated: None }
         };
         let fails = controller("controller", "i-1", NodeState::Up, 50 + 121);
         // A report is 50 minutes old: what happened since then is not known.

@@ -37,7 +37,7 @@ pub(crate) struct Node {
     /// The report about what it serves.
     pub(crate) status: Option<Serves>,
     /// The part of the planned release that the node does not have yet. `None`: nothing, or it is not known.
-    pub(crate) behind: Option<OutdatedPart>,
+    pub(crate) outdated: Option<OutdatedPart>,
 }
 
 impl Node {
@@ -107,7 +107,7 @@ pub(crate) struct Serves {
     /// Whether its Node is ready, according to the API. `None`: it has none, or does not say.
     pub(crate) ready: Option<bool>,
     /// Whether it has what it was told to have.
-    pub(crate) as_asked: bool,
+    pub(crate) matches_node_file: bool,
     /// Its problems, in words.
     pub(crate) problems: Vec<String>,
     /// The workers that it has seen not to be Ready for too long, of a controller.
@@ -206,7 +206,7 @@ impl From<(&NodeStatus, Timestamp)> for Serves {
     fn from((status, heard): (&NodeStatus, Timestamp)) -> Self {
         Self {
             healthy: status.healthy,
-            as_asked: status.applied.as_asked,
+            matches_node_file: status.applied.matches_node_file,
             problems: problems(status),
             unready: status.unready.clone(),
             node_manager: status.node_manager.clone(),
@@ -248,7 +248,7 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
             heard: report.received_at,
             bootstrap: None,
             status: None,
-            behind: None,
+            outdated: None,
         });
         node.heard = node.heard.max(report.received_at);
         match &report.content {
@@ -291,7 +291,7 @@ fn set_states(machines: &mut [Node], planned: Option<&NodeRole>, gone: bool, now
     let most = planned.map_or(usize::MAX, |planned| usize::try_from(planned.nodes.max).unwrap_or(usize::MAX));
     let mut places = 0;
     for node in machines {
-        node.behind = planned.and_then(|planned| outdated_part(node, planned));
+        node.outdated = planned.and_then(|planned| outdated_part(node, planned));
         let young = now.duration_since(node.heard) <= SILENT_AFTER;
         let given_up = node.bootstrap.as_ref().filter(|boot| boot.state == BootstrapState::GivenUp);
         node.standing = match given_up {
@@ -379,7 +379,7 @@ mod tests {
     fn status(role: &str, instance: &str, minutes: i64, credentials: &str) -> Report {
         let report = json!({
             "format": 1, "at": minutes_ago(minutes), "cluster": "c", "role": role, "healthy": true, "served": [],
-            "components": [], "applied": {"config": "c1", "credentials": credentials, "asAsked": true},
+            "components": [], "applied": {"config": "c1", "credentials": credentials, "matchesNodeFile": true},
         });
         let report_content = ReportContent::Serves(serde_json::from_value(report).unwrap());
         Report {
@@ -410,7 +410,7 @@ mod tests {
 
     fn stand(reports: &[Report], release: &Rendering) -> Vec<(String, NodeState, Option<OutdatedPart>)> {
         let nodes = nodes(reports, Some(release), now()).into_iter();
-        nodes.map(|node| (node.instance, node.standing, node.behind)).collect()
+        nodes.map(|node| (node.instance, node.standing, node.outdated)).collect()
     }
 
     fn node(instance: &str, standing: NodeState) -> (String, NodeState, Option<OutdatedPart>) {

@@ -50,7 +50,7 @@ pub(super) fn progress(nodes: &[Node], active: &Active) -> Option<Progress> {
             Work::Refresh => heard.max(node.status.as_ref().map(|status| status.heard)),
             Work::Save | Work::Fewer | Work::Leave | Work::Remove | Work::Look => return None,
         };
-        match (node.standing, node.behind) {
+        match (node.standing, node.outdated) {
             (NodeState::Earlier, _) => None,
             (_, Some(_)) => Some(Turn::ToCome),
             (NodeState::Up, None) => heard.filter(|at| *at > active.started_at).map(Turn::Done),

@@ -32,10 +32,11 @@ impl ScanView {
 /// The state of each rotation, with the command that continues it.
 pub(super) fn of_rotations(cluster: &str, manifest: &Manifest) -> Vec<Finding> {
     let as_view = |(name, rotation): (&String, &rotation::Rotation)| {
-        let RotationStatus { stage, is, next, .. } = rotation::rotation_status(name, rotation);
-        let you =
-            rotation::after(name, rotation.stage).map(|you| format!("; you: {you}")).unwrap_or_default();
-        let message = format!("{name} is being rotated, at the stage {stage}: {is}; {next}{you}");
+        let RotationStatus { stage, meaning, next, .. } = rotation::rotation_status(name, rotation);
+        let you = rotation::manual_steps(name, rotation.stage)
+            .map(|you| format!("; you: {you}"))
+            .unwrap_or_default();
+        let message = format!("{name} is being rotated, at the stage {stage}: {meaning}; {next}{you}");
         let help = format!(
             "what it waits for: slipway rotate-ca {name} --cluster {cluster} --dry-run; without --dry-run and with --upload it goes on"
         );

@@ -219,8 +219,8 @@ impl Page<'_> {
 }
 
 fn is_of_note(node: &Node) -> bool {
-    let well = node.status.as_ref().is_none_or(|status| status.healthy && status.as_asked);
-    node.standing != NodeState::Up || node.behind.is_some() || !well
+    let well = node.status.as_ref().is_none_or(|status| status.healthy && status.matches_node_file);
+    node.standing != NodeState::Up || node.outdated.is_some() || !well
 }
 
 fn word(standing: NodeState) -> &'static str {
@@ -261,7 +261,7 @@ fn row(node: &Node, view: &Overview) -> [String; 5] {
     if let Some(one) = node.status.as_ref().and_then(Serves::nearest) {
         more.push(format!("{} ({})", remaining(one.not_after, view.at), plain(one.place)));
     }
-    match node.behind {
+    match node.outdated {
         Some(OutdatedPart::Configuration) => more.push("runs an earlier configuration".to_owned()),
         Some(OutdatedPart::Credentials) => more.push("has earlier credentials".to_owned()),
         None => {}

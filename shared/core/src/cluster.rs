@@ -527,7 +527,7 @@ impl Cluster {
         if pool.cluster_autoscaler || pool.is_weighted() {
             return pool.size.max;
         }
-        pool.size.max.saturating_add(self.rollout.pace(&pool.name).more(pool.size.max))
+        pool.size.max.saturating_add(self.rollout.pace(&pool.name).max_surge(pool.size.max))
     }
 
     /// The AWS partition of the region: `aws`, `aws-cn` or `aws-us-gov`.

@@ -88,7 +88,7 @@ impl SnapshotSchedule {
 
     /// The schedule that should be stored, if that is another one than `stored`.
     #[must_use]
-    pub fn changed(
+    pub fn schedule_to_store(
         stored: Option<&Self>,
         wanted: Option<&ScheduledSnapshots>,
         earlier_until: Option<Timestamp>,

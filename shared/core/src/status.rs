@@ -197,7 +197,7 @@ pub struct SetAside {
 impl Desired {
     /// The plan `plan` of the spec `spec_version`, before the present one, which is set aside.
     #[must_use]
-    pub fn after(self, spec_version: &str, plan: &str, target: &str) -> Self {
+    pub fn set_aside_for(self, spec_version: &str, plan: &str, target: &str) -> Self {
         let present = SetAside {
             spec_version: self.spec_version.clone(),
             plan: self.plan.clone(),

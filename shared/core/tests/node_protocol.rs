@@ -18,15 +18,15 @@ fn printed() -> Vec<(Verb, &'static str)> {
     vec![
         (
             Verb::Status,
-            r#"{"applied":{"agent":"a1","asAsked":true,"config":"c1","credentials":"d1"},"at":"2026-11-21T20:45:00Z","cluster":"prod","components":[{"healthy":false,"name":"etcd","problem":"it does not answer"}],"etcd":{"alarms":[],"behind":0,"clusterId":"c","dbSize":9,"dbSizeInUse":8,"format":1,"healthy":true,"id":"1","leader":"1","leads":true,"learner":false,"members":[],"name":"etcd-0","problems":[],"raftAppliedIndex":5,"raftIndex":5,"revision":4,"serving":true,"term":3,"version":"3.6.5"},"format":1,"healthy":false,"held":[{"fingerprint":"f","issuer":"CN=ca","notAfter":"2027-01-01T00:00:00Z","notBefore":"2026-01-01T00:00:00Z","path":"/etc/etcd/pki/a.pem","serial":"01","subject":"CN=a"}],"instance":{"availabilityZone":"eu-west-1a","id":"i-0abc","privateAddress":"10.0.0.4"},"role":"etcd-0","served":[{"address":"127.0.0.1:2379","certificate":{"fingerprint":"f","issuer":"CN=ca","notAfter":"2027-01-01T00:00:00Z","notBefore":"2026-01-01T00:00:00Z","serial":"01","subject":"CN=etcd-0","verifies":true},"name":"etcd-client","problem":"expired","verifiable":true}]}"#,
+            r#"{"applied":{"agent":"a1","config":"c1","credentials":"d1","matchesNodeFile":true},"at":"2026-11-21T20:45:00Z","cluster":"prod","components":[{"healthy":false,"name":"etcd","problem":"it does not answer"}],"etcd":{"alarms":[],"clusterId":"c","dbSize":9,"dbSizeInUse":8,"format":1,"healthy":true,"id":"1","leader":"1","leads":true,"learner":false,"members":[],"name":"etcd-0","problems":[],"raftAppliedIndex":5,"raftIndex":5,"raftLag":0,"revision":4,"serving":true,"term":3,"version":"3.6.5"},"format":1,"healthy":false,"held":[{"fingerprint":"f","issuer":"CN=ca","notAfter":"2027-01-01T00:00:00Z","notBefore":"2026-01-01T00:00:00Z","path":"/etc/etcd/pki/a.pem","serial":"01","subject":"CN=a"}],"instance":{"availabilityZone":"eu-west-1a","id":"i-0abc","privateAddress":"10.0.0.4"},"role":"etcd-0","served":[{"address":"127.0.0.1:2379","certificate":{"fingerprint":"f","issuer":"CN=ca","notAfter":"2027-01-01T00:00:00Z","notBefore":"2026-01-01T00:00:00Z","serial":"01","subject":"CN=etcd-0","verifies":true},"name":"etcd-client","problem":"expired","verifiable":true}]}"#,
         ),
         (
             Verb::Status,
-            r#"{"applied":{"asAsked":true},"at":"2026-11-21T20:45:00Z","cluster":"prod","components":[{"healthy":true,"name":"kubelet"}],"format":1,"healthy":true,"node":{"name":"i-0abc","problem":"it is not Ready: cni plugin not initialized","ready":false,"registered":true},"role":"pool-a","served":[]}"#,
+            r#"{"applied":{"matchesNodeFile":true},"at":"2026-11-21T20:45:00Z","cluster":"prod","components":[{"healthy":true,"name":"kubelet"}],"format":1,"healthy":true,"node":{"name":"i-0abc","problem":"it is not Ready: cni plugin not initialized","ready":false,"registered":true},"role":"pool-a","served":[]}"#,
         ),
         (
             Verb::Status,
-            r#"{"applied":{"asAsked":true},"at":"2026-11-27T20:45:00Z","cluster":"prod","components":[],"format":1,"healthy":true,"nodeManager":{"failed":[{"part":"addons"},{"code":"manage.aws","part":"requests"}],"passed":"2026-11-27T08:00:00Z","started":"2026-11-20T08:00:00Z"},"role":"controller","served":[]}"#,
+            r#"{"applied":{"matchesNodeFile":true},"at":"2026-11-27T20:45:00Z","cluster":"prod","components":[],"format":1,"healthy":true,"nodeManager":{"failed":[{"part":"addons"},{"code":"manage.aws","part":"requests"}],"passed":"2026-11-27T08:00:00Z","started":"2026-11-20T08:00:00Z"},"role":"controller","served":[]}"#,
         ),
         (
             Verb::Logs { unit: Some(LogUnit::Etcd), lines: 20 },
@@ -50,7 +50,7 @@ fn printed() -> Vec<(Verb, &'static str)> {
         ),
         (
             Verb::EtcdHealth,
-            r#"{"alarms":[{"kind":"NOSPACE","member":"1"}],"behind":0,"clusterId":"c","dbQuota":10,"dbSize":9,"dbSizeInUse":8,"format":1,"healthy":false,"id":"1","leader":"1","leads":true,"learner":false,"members":[{"behind":2,"clientUrls":["https://a:2379"],"id":"2","leads":false,"learner":true,"name":"etcd-1","peerUrls":["https://a:2380"],"problem":"slow","reachable":true}],"name":"etcd-0","problems":["the alarm NOSPACE of 1 is raised"],"raftAppliedIndex":5,"raftIndex":5,"revision":4,"serving":true,"term":3,"version":"3.6.5"}"#,
+            r#"{"alarms":[{"kind":"NOSPACE","member":"1"}],"clusterId":"c","dbQuota":10,"dbSize":9,"dbSizeInUse":8,"format":1,"healthy":false,"id":"1","leader":"1","leads":true,"learner":false,"members":[{"clientUrls":["https://a:2379"],"id":"2","leads":false,"learner":true,"name":"etcd-1","peerUrls":["https://a:2380"],"problem":"slow","raftLag":2,"reachable":true}],"name":"etcd-0","problems":["the alarm NOSPACE of 1 is raised"],"raftAppliedIndex":5,"raftIndex":5,"raftLag":0,"revision":4,"serving":true,"term":3,"version":"3.6.5"}"#,
         ),
         (Verb::EtcdMoveLeader, r#"{"leader":"8e9e05c52164694d","moved":true}"#),
         (Verb::EtcdMoveLeader, r#"{"leader":"8e9e","moved":false,"reason":"another member leads"}"#),

@@ -236,7 +236,11 @@ impl KeptContent {
 
 /// The inventory without earlier bundles that are deleted and that nothing refers to.
 #[must_use]
-pub fn forget(manifest: &Manifest, referred: &Referred, standing: &BTreeSet<String>) -> Manifest {
+pub fn without_deleted_bundles(
+    manifest: &Manifest,
+    referred: &Referred,
+    standing: &BTreeSet<String>,
+) -> Manifest {
     let mut manifest = manifest.clone();
     for (role, digests) in &mut manifest.retired {
         digests.retain(|digest, _| {
@@ -382,10 +386,15 @@ mod tests {
         let manifest = generations();
         let mut referred = Referred::default();
         referred.add_node(&Role::Controller, "", &digest(2));
-        assert_eq!(forget(&manifest, &referred, &BTreeSet::new()).retired[&Role::Controller].len(), 1);
+        assert_eq!(
+            without_deleted_bundles(&manifest, &referred, &BTreeSet::new()).retired[&Role::Controller].len(),
+            1
+        );
         let standing = BTreeSet::from([format!("bundles/controller/credentials-{}", digest(1))]);
-        assert_eq!(forget(&manifest, &referred, &standing), manifest);
-        assert!(forget(&manifest, &Referred::default(), &BTreeSet::new()).retired.is_empty());
+        assert_eq!(without_deleted_bundles(&manifest, &referred, &standing), manifest);
+        assert!(
+            without_deleted_bundles(&manifest, &Referred::default(), &BTreeSet::new()).retired.is_empty()
+        );
     }
 
     proptest! {
@@ -471,11 +480,11 @@ mod tests {
                 .map(|(object, _)| object.clone())
                 .collect();
             let standing: BTreeSet<String> = kept.iter().map(|object| object.name.clone()).collect();
-            let lean = forget(&manifest, &referred, &standing);
+            let lean = without_deleted_bundles(&manifest, &referred, &standing);
             prop_assert_eq!(&lean.bundles, &manifest.bundles);
             for (of, digests) in &referred.credentials {
                 for used in digests {
-                    prop_assert_eq!(inventory::knows(&lean, of, used), inventory::knows(&manifest, of, used));
+                    prop_assert_eq!(inventory::lists_bundle(&lean, of, used), inventory::lists_bundle(&manifest, of, used));
                 }
             }
             prop_assert!(decide(&lean, &kept, &referred, YOUNG, now()).iter().all(|verdict| !verdict.goes));

@@ -280,7 +280,7 @@ fn cut_at_issuer(
         }
     };
     let Some(issuer_not_after) = issuer_end else { return Ok(end) };
-    cut(end, issuer_not_after, now).ok_or_else(|| PolicyError::OutlivesIssuer {
+    capped_expiry(end, issuer_not_after, now).ok_or_else(|| PolicyError::OutlivesIssuer {
         asset: asset.name.clone(),
         now,
         issuer: issuer.clone(),
@@ -291,7 +291,7 @@ fn cut_at_issuer(
 /// When a leaf that would expire at `end` expires under an authority that expires at `issuer_end`. `None`: so soon that it would be
 /// useless.
 #[must_use]
-pub fn cut(end: Timestamp, issuer_end: Timestamp, now: Timestamp) -> Option<Timestamp> {
+pub fn capped_expiry(end: Timestamp, issuer_end: Timestamp, now: Timestamp) -> Option<Timestamp> {
     let least = now.checked_add(LEAST_LIFE).ok()?;
     (issuer_end >= least).then(|| end.min(issuer_end))
 }
@@ -530,7 +530,7 @@ pub fn fingerprints(bundle: &BundleEntry) -> BTreeSet<String> {
 
 /// Whether the inventory lists the bundle `digest` of `role`, as current or retired.
 #[must_use]
-pub fn knows(manifest: &Manifest, role: &Role, digest: &str) -> bool {
+pub fn lists_bundle(manifest: &Manifest, role: &Role, digest: &str) -> bool {
     manifest.bundles.get(role).is_some_and(|bundle| bundle.digest == digest)
         || manifest.retired.get(role).is_some_and(|retired| retired.contains_key(digest))
 }

@@ -28,7 +28,7 @@ use super::{Asset, AssetKind, Manifest, Origin};
 
 pub use due::{ExpiringAuthority, ExpiryReason, due};
 pub use gate::{KnownNodes, Next, NodeReport, UnreadableReport, Wait, next};
-pub use words::{RotationStatus, after, lines, rotation_status, words};
+pub use words::{RotationStatus, manual_steps, next_step_lines, rotation_status, words};
 
 /// The rotation of one asset, as stored in the inventory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ impl Rotation {
 
 /// The roles of nodes that a rotation of `name` affects.
 #[must_use]
-pub fn reached(cluster: &Cluster, name: &str) -> BTreeSet<Role> {
+pub fn affected_roles(cluster: &Cluster, name: &str) -> BTreeSet<Role> {
     let mut roles = policy::recipients(cluster).remove(name).unwrap_or_default();
     roles.remove(&Role::Admin);
     roles
@@ -228,7 +228,7 @@ pub fn step(manifest: &mut Manifest, name: &str, next: &Next, now: Timestamp) ->
 /// Records the digests of the bundles that have the stage which `name` entered: the present ones, and those that are sealed during the
 /// stage.
 pub fn record_stage(cluster: &Cluster, manifest: &mut Manifest, name: &str) {
-    let digests = reached(cluster, name)
+    let digests = affected_roles(cluster, name)
         .into_iter()
         .filter_map(|role| {
             let digest = manifest.bundles.get(&role)?.digest.clone();
@@ -245,7 +245,7 @@ pub fn record_stage(cluster: &Cluster, manifest: &mut Manifest, name: &str) {
 pub fn record_present(cluster: &Cluster, manifest: &mut Manifest, to_seal: &BTreeSet<Role>) {
     let Manifest { rotations, bundles, .. } = manifest;
     for (name, rotation) in rotations {
-        for role in reached(cluster, name).difference(to_seal) {
+        for role in affected_roles(cluster, name).difference(to_seal) {
             if let Some(bundle) = bundles.get(role) {
                 rotation.digests.entry(role.clone()).or_default().insert(bundle.digest.clone());
             }

@@ -357,10 +357,10 @@ fn p7_a_leaf_ends_with_its_authority_and_is_refused_under_one_that_ends() {
     assert!(error.help().contains("rotate-ca ca"), "{}", error.help());
 
     let long = now() + jiff::SignedDuration::from_hours(24 * 4000);
-    assert_eq!(manifest::cut(long, end, now()), Some(end));
-    assert_eq!(manifest::cut(in_last_year, end, now()), Some(in_last_year));
-    assert_eq!(manifest::cut(long, end, late), None);
-    assert_eq!(manifest::cut(long, end, long), None);
+    assert_eq!(manifest::capped_expiry(long, end, now()), Some(end));
+    assert_eq!(manifest::capped_expiry(in_last_year, end, now()), Some(in_last_year));
+    assert_eq!(manifest::capped_expiry(long, end, late), None);
+    assert_eq!(manifest::capped_expiry(long, end, long), None);
 
     cluster.certificates.ca_days = u32::MAX;
     let error = manifest::to_make(&policy::assets(&cluster), &Manifest::default(), &BTreeMap::new(), now())

@@ -8,7 +8,7 @@ use rcgen::{
     KeyUsagePurpose, SanType, SerialNumber,
 };
 use slipway_core::digest::{hex, sha256_hex};
-use slipway_credentials::manifest::{BACKDATED, cut, not_after};
+use slipway_credentials::manifest::{BACKDATED, capped_expiry, not_after};
 use slipway_credentials::{CertificateFacts, CertificateProfile};
 use slipway_ports::{NewAsset, PortResult, Signer};
 use time::OffsetDateTime;
@@ -143,7 +143,7 @@ fn cut_at_issuer(
 ) -> PortResult<Option<Timestamp>> {
     let Some(end) = not_after(now, profile.days) else { return Ok(None) };
     let issuer_end = Timestamp::from_second(authority.validity().not_after.timestamp()).unwrap_or(end);
-    cut(end, issuer_end, now).map(Some).ok_or_else(|| {
+    capped_expiry(end, issuer_end, now).map(Some).ok_or_else(|| {
         let message = format!(
             "it cannot be issued at {now}: its authority {} ends {}",
             authority.subject(),

@@ -471,7 +471,7 @@ pub(crate) fn lost_inventory(key: &str) -> FlowError {
 fn refuse_older(key: &str, manifest: &Manifest, known: &NodeBundles) -> FlowResult<()> {
     let digests = known.iter().flat_map(|(role, digests)| digests.iter().map(move |digest| (role, digest)));
     for (role, digest) in digests {
-        if !manifest::knows(manifest, role, digest) {
+        if !manifest::lists_bundle(manifest, role, digest) {
             return Err(FlowError::Corrupt {
                 key: key.to_owned(),
                 problem: format!(

@@ -127,12 +127,12 @@ pub async fn read_node_object<T: DeserializeOwned>(
         Err(error) if error.kind == ErrorKind::Transient => return Err(error.into()),
         Err(error) => error.to_string(),
     };
-    Ok(NodeObject::Unreadable(short(&problem)))
+    Ok(NodeObject::Unreadable(clipped(&problem)))
 }
 
 /// The beginning of words that a node may have written.
 #[must_use]
-pub fn short(words: &str) -> String {
+pub fn clipped(words: &str) -> String {
     words.chars().take(MOST_WORDS).collect()
 }
 

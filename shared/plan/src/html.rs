@@ -131,7 +131,7 @@ fn nodes(plan: &Plan) -> Markup {
                 th scope="row" { (clean(&node.role.to_string())) }
                 td class="word" { (least) @if most != least { "–" (most) } }
                 td class={ "word " (class) } { (word) }
-                td { @for reason in node.why() { div { (clean(reason)) } } }
+                td { @for reason in node.all_reasons() { div { (clean(reason)) } } }
             }
         }
     };

@@ -407,7 +407,7 @@ impl Plan {
 
 impl NodePlan {
     /// All reasons, including what Auto Scaling may do by itself.
-    pub fn why(&self) -> impl Iterator<Item = &str> {
+    pub fn all_reasons(&self) -> impl Iterator<Item = &str> {
         self.reasons.iter().map(String::as_str).chain(self.undrained.iter().map(|one| one.words.as_str()))
     }
 }

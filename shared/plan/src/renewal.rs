@@ -91,7 +91,7 @@ pub(super) fn brings_credentials(baseline: &Baseline, new: &Rendering, nodes: &[
 fn differs_in_credentials(baseline: &Baseline, new: &Rendering, of: impl Fn(&Role) -> bool) -> bool {
     let digests = new.roles.iter().filter(|(role, _)| of(role));
     let digests = digests.map(|(role, node)| (role.clone(), node.credentials_digest.clone())).collect();
-    let Some(runs) = baseline.runs() else { return false };
+    let Some(runs) = baseline.running_release() else { return false };
     if runs.roles.len() != new.roles.len() || runs.stacks.len() != new.stacks.len() {
         return false;
     }
@@ -165,7 +165,7 @@ impl Baseline {
             earlier.insert(role.clone(), older.collect());
         }
         Self {
-            rendering: self.runs(),
+            rendering: self.running_release(),
             orphaned: BTreeSet::new(),
             unfinished: BTreeMap::new(),
             earlier,
@@ -175,7 +175,7 @@ impl Baseline {
 
     /// What runs and belongs to the cluster; `None`: nothing was ever deployed.
     #[must_use]
-    pub fn runs(&self) -> Option<Rendering> {
+    pub fn running_release(&self) -> Option<Rendering> {
         let mut runs = self.rendering.clone()?;
         runs.stacks.retain(|stack| !self.orphaned.contains(&stack.name));
         runs.roles

@@ -97,7 +97,7 @@ impl Plan {
             CountOrPercent::Percent(share) => format!("{share} %"),
         };
         let mut words = format!("at most {} missing at a time", number(pace.max_unavailable));
-        if !node.weighted && pace.more(100) > 0 {
+        if !node.weighted && pace.max_surge(100) > 0 {
             words.push_str(&format!(", up to {} more first (surge)", number(pace.surge)));
         }
         words.push_str(match node.action {
@@ -144,7 +144,7 @@ impl Plan {
                 continue;
             };
             let pace = self.policy.pace(name);
-            let surge = if node.weighted { 0 } else { pace.more(machines) };
+            let surge = if node.weighted { 0 } else { pace.max_surge(machines) };
             let at_a_time = (pace.max_missing(machines) + surge).max(1);
             // The canary goes alone.
             let rounds = if machines > 1 { 1 + (machines - 1).div_ceil(at_a_time) } else { machines };

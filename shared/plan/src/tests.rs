@@ -357,8 +357,8 @@ fn p3_what_auto_scaling_may_terminate_by_itself_is_said() {
         assert_eq!(plan.nodes[0].action, NodeAction::Untouched);
         let page = plan.to_html();
         assert_eq!(page.contains("at once, undrained"), !plan.nodes[0].undrained.is_empty());
-        assert!(plan.nodes[0].why().all(|why| plan.to_text().contains(why)));
-        (plan.nodes[0].why().collect::<Vec<_>>().join("\n"), page.contains("Risk: high"))
+        assert!(plan.nodes[0].all_reasons().all(|why| plan.to_text().contains(why)));
+        (plan.nodes[0].all_reasons().collect::<Vec<_>>().join("\n"), page.contains("Risk: high"))
     };
     let (grown, grave) = reasons(&of(3, 9, &["A", "B"]));
     assert_eq!((grown.as_str(), grave), ("the group's size: 3–5 → 3–9; no node changes", false));

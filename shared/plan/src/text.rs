@@ -233,7 +233,7 @@ fn node_lines(plan: &Plan, node: &NodePlan, text: &mut String) {
     let after = if before.is_empty() { String::new() } else { format!(", after {}", before.join(", ")) };
     push(text, format_args!("  {sign} {} ×{count}: {word}{after}", node.role));
     if node.action != NodeAction::Create {
-        for reason in node.why() {
+        for reason in node.all_reasons() {
             push(text, format_args!("      {reason}"));
         }
     } else if !plan.from.is_empty() {

@@ -1,4 +1,4 @@
-//! From the text of a `cluster.yaml` to a checked [`Cluster`](slipway_core::cluster::Cluster), or to diagnostics with line, column and cure.
+//! From the text of a `cluster.yaml` to a checked [`Cluster`](slipway_core::cluster::Cluster), or to diagnostics with line, column and help.
 
 pub mod allowed;
 mod check;

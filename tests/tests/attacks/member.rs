@@ -17,7 +17,7 @@ const NAME: &str = "production";
 fn status(role: &str, instance: &str, at: Timestamp, served: &str) -> Value {
     json!({"format": 1, "at": at, "cluster": NAME, "role": role,
         "instance": {"id": instance, "availabilityZone": "eu-west-1a", "privateAddress": "10.0.0.9"},
-        "applied": {"asAsked": true}, "components": [], "healthy": true, "served": [{
+        "applied": {"matchesNodeFile": true}, "components": [], "healthy": true, "served": [{
             "name": served, "address": "127.0.0.1:6443", "verifiable": true, "certificate": {
                 "serial": "1", "fingerprint": "f".repeat(64), "subject": "CN=x", "issuer": "CN=y",
                 "notBefore": at, "notAfter": at, "verifies": true}}]})

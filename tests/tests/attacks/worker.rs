@@ -331,7 +331,7 @@ fn report(workshop: &Workshop, machine: &MachineFacts, at: Timestamp) -> Value {
     let digest = &workshop.manifest().bundles[&role].digest;
     let status = json!({"format": 1, "at": at, "cluster": workshop.name, "role": machine.role,
         "instance": {"id": machine.id, "availabilityZone": "eu-west-1a", "privateAddress": "10.0.0.9"},
-        "applied": {"asAsked": true, "credentials": digest}, "components": [], "healthy": true, "served": []});
+        "applied": {"matchesNodeFile": true, "credentials": digest}, "components": [], "healthy": true, "served": []});
     let key = keys::node_status(&workshop.name, &machine.role, &machine_arn(&machine.id));
     workshop.assets.upload(&key, status.to_string());
     status

@@ -38,7 +38,7 @@ async fn a_false_snapshot_takes_the_place_of_no_good_one() {
     }
     for time in [copied, "20300102T000000Z"] {
         let (code, told) = refused(&mut machine, time, &[]).await;
-        assert!(code == "restore.other" && told.contains("is a copy of another snapshot"), "{told}");
+        assert!(code == "restore.wrong-snapshot" && told.contains("is a copy of another snapshot"), "{told}");
     }
     // The same, with the name in its head changed, or taken off.
     let name = text(&old, "key");
@@ -58,7 +58,7 @@ async fn a_false_snapshot_takes_the_place_of_no_good_one() {
     assert_eq!(machine.restores(&verified).await["sha256"], json!(sha256));
     let other = "0f".repeat(32);
     let (code, told) = refused(&mut machine, &time, &["--sha256", &other]).await;
-    assert!(code == "restore.other" && told.contains(&sha256) && told.contains(&other), "{told}");
+    assert!(code == "restore.wrong-snapshot" && told.contains(&sha256) && told.contains(&other), "{told}");
 
     // One beside the good one, in the other folder: neither is chosen.
     cloud.put(&keys::scheduled_snapshot(NAME, &time), &bytes).await;
@@ -89,7 +89,7 @@ async fn a_snapshot_that_nobody_knows_is_restored_only_by_its_sha256() {
 
     let (time, sha256) = (taken["time"].as_str().unwrap(), taken["sha256"].as_str().unwrap());
     let (code, told) = refused(&mut machine, time, &[]).await;
-    assert!(code == "restore.other" && told.contains(&foreign), "{told}");
+    assert!(code == "restore.wrong-snapshot" && told.contains(&foreign), "{told}");
     let by_person = ["--snapshot", time, "--stage", "verify", "--sha256", sha256];
     let doubts = machine.restores(&by_person).await["doubts"].clone();
     assert!(

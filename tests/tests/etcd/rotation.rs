@@ -101,7 +101,7 @@ async fn seen(cloud: &Surroundings, credentials: &Credentials) -> KnownNodes {
     let controller = NodeReport {
         at: Timestamp::now(),
         credentials: Some(bundles[&Role::Controller].digest.clone()),
-        as_asked: true,
+        matches_node_file: true,
         serves: BTreeMap::new(),
     };
     let controllers = (0..3).map(|number| (format!("i-{number:017x}"), controller.clone())).collect();
@@ -251,7 +251,7 @@ async fn p4_a_member_is_not_restarted_while_the_others_need_it_and_comes_back_as
         machine.is_healthy().await;
     }
     let status = three[0].status().await;
-    assert!(status.healthy && status.applied.as_asked, "{status:#?}");
+    assert!(status.healthy && status.applied.matches_node_file, "{status:#?}");
     assert_eq!(status.applied.credentials.as_ref(), Some(&first));
     assert_ne!(three[0].member.process(), was, "it was restarted, and restarted back");
 

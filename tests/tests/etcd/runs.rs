@@ -141,7 +141,7 @@ async fn a_refresh_serves_new_certificates_without_a_restart_and_without_a_faile
             assert_eq!(told.served[0].certificate.as_ref().unwrap().serial, serial(&server));
             let status = machine.status().await;
             assert_eq!(status.applied.credentials.as_deref(), Some(second.as_str()));
-            assert!(status.applied.as_asked && status.healthy, "{status:#?}");
+            assert!(status.applied.matches_node_file && status.healthy, "{status:#?}");
             assert_eq!(status.instance.unwrap().id, "i-0123456789abcdef0");
             machine.does(&["status", "--publish"]).await;
             assert!(cloud.status(&role(index)).await.at > told.at, "told again");
@@ -196,7 +196,7 @@ async fn a_refresh_that_nobody_would_take_is_put_back() {
         assert!(!done, "{code}");
         assert_eq!(failure["error"]["code"], json!(code), "{failure}");
         let status = machine.status().await;
-        assert!(status.healthy && status.applied.as_asked, "{code}: {status:#?}");
+        assert!(status.healthy && status.applied.matches_node_file, "{code}: {status:#?}");
         assert_eq!(status.applied.credentials.as_deref(), Some(first.as_str()));
         let serial = &status.served[0].certificate.as_ref().unwrap().serial;
         assert_eq!(json!(serial), before["served"][0]["certificate"]["serial"]);

@@ -151,7 +151,7 @@ async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_g
         if release.version != "3.4.23" {
             let less = ["etcd", "restore", "--snapshot", &time, "--token", "less", "--bump", "2000000000"];
             let (done, refused) = three[0].agent_with_systemd(&less).await;
-            assert!(!done && refused["error"]["code"] == json!("restore.bump"), "{refused}");
+            assert!(!done && refused["error"]["code"] == json!("restore.revision-bump"), "{refused}");
         }
         let twice = revision(&three[0]).await;
         assert!(release.version == "3.4.23" || twice > after + 900_000_000, "{twice} after {after}");

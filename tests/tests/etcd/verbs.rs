@@ -31,7 +31,7 @@ async fn health_tells_who_serves_who_is_gone_and_which_alarms_are_raised() {
             assert_eq!(health.members.len(), 3);
             assert!(health.members.iter().all(|member| member.reachable && !member.learner));
             assert_eq!(health.members.iter().filter(|member| member.leads).count(), 1);
-            assert!(health.behind.is_some_and(|behind| behind < 10), "{health:?}");
+            assert!(health.raft_lag.is_some_and(|entries| entries < 10), "{health:?}");
             assert!(health.db_size > 0 && health.raft_applied_index > 0 && health.revision > 0);
             assert_eq!(health.members[1].peer_urls, [three[1].member.peer_url()]);
             leaders.push(health.leader.clone().unwrap());
@@ -188,7 +188,7 @@ async fn status_tells_the_certificate_that_is_served_and_whether_it_verifies() {
     let config = std::fs::read(machine.member.dir.join("var/lib/slipway/config.json")).unwrap();
     let config = slipway_core::digest::sha256_hex(&config);
     assert_eq!(status.applied.config.as_ref(), Some(&config));
-    assert!(!status.applied.as_asked, "the expected credentials are unknown");
+    assert!(!status.applied.matches_node_file, "the expected credentials are unknown");
 
     // The served certificate counts and not the one on the disk, and a served certificate may be wrong.
     let past = Timestamp::now() - SignedDuration::from_hours(24 * 365 * 2);

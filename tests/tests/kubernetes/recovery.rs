@@ -17,7 +17,7 @@ use slipway_node::etcd::local_member::LocalMember;
 use slipway_node::failure::FailureCode;
 use slipway_node::refresh::Order;
 use slipway_node::status;
-use slipway_node::status::held::KUBELET_CLIENT;
+use slipway_node::status::client_certificates::KUBELET_CLIENT;
 use slipway_ports::{Crypto as _, Secret};
 use slipway_tests::kubernetes::Kubernetes;
 use slipway_tests::surroundings::Surroundings;
@@ -33,7 +33,7 @@ const DAYS: i64 = 365;
 fn lay(root: &Path, digest: &str, files: &BTreeMap<String, String>) {
     let plain = json!({ "format": 1, "files": files }).to_string();
     let bundle = Bundle::read(&Secret::new(plain.into_bytes())).unwrap();
-    write(root, digest, &bundle).unwrap().settle().unwrap();
+    write(root, digest, &bundle).unwrap().remove_previous().unwrap();
 }
 
 /// Replaces the kubelet's certificate by one of the kubelets' authority that is valid for only this long.

@@ -34,7 +34,7 @@ async fn the_api_server_serves_what_a_refresh_puts_in_place_and_was_not_restarte
     let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
     let mut files = cluster.workshop.bundle(&Role::Controller).await;
     // The folder as bootstrap makes it: links in place of plain files.
-    put(&cluster, "a0", &files).settle().unwrap();
+    put(&cluster, "a0", &files).remove_previous().unwrap();
     let address: SocketAddr = cluster.server.trim_start_matches("https://").parse().unwrap();
     let admin = cluster.admin();
     // Several times: the API server watches the files that the links led to when the watch began. If it gets no event (because there were
@@ -60,7 +60,7 @@ async fn the_api_server_serves_what_a_refresh_puts_in_place_and_was_not_restarte
             cluster.version(),
             begun.elapsed()
         );
-        written.settle().unwrap();
+        written.remove_previous().unwrap();
         assert_eq!(admin.get("/readyz").await.unwrap().status, 200);
     }
 }

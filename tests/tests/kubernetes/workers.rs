@@ -10,7 +10,7 @@ use slipway_crypto::AwsLc;
 use slipway_node::failure::FailureCode;
 use slipway_node::refresh::Order;
 use slipway_node::status;
-use slipway_node::status::held::KUBELET_CLIENT;
+use slipway_node::status::client_certificates::KUBELET_CLIENT;
 use slipway_ports::{Crypto as _, Signer};
 use slipway_tests::surroundings::Surroundings;
 use slipway_tests::workshop::{Workshop, example};

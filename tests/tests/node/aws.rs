@@ -249,8 +249,8 @@ async fn a_node_settles_its_hook_once_and_an_old_one_is_no_failure() {
     let server = Scripted::start(&[(200, ""), (200, ""), (400, none), (400, other)]).await;
     let (aws, _imds) = client_of(&server.url).await;
     assert!(aws.heartbeat(&hook()).await.unwrap());
-    assert!(aws.settle(&hook(), HookResult::Continue).await.unwrap());
-    assert!(!aws.settle(&hook(), HookResult::Abandon).await.unwrap());
+    assert!(aws.complete_hook(&hook(), HookResult::Continue).await.unwrap());
+    assert!(!aws.complete_hook(&hook(), HookResult::Abandon).await.unwrap());
     assert!(aws.heartbeat(&hook()).await.is_err());
     let asked = server.received();
     let body = |at: usize| String::from_utf8(asked[at].body.to_vec()).unwrap();
@@ -286,7 +286,7 @@ async fn what_is_throttled_is_tried_again_and_what_is_denied_says_which_statemen
     let (aws, _imds) = client_of(&server.url).await;
     aws.heartbeat(&hook()).await.unwrap();
     assert_eq!(server.received().len(), 4);
-    let error = aws.settle(&hook(), HookResult::Continue).await.unwrap_err();
+    let error = aws.complete_hook(&hook(), HookResult::Continue).await.unwrap_err();
     assert_eq!((error.kind, server.received().len()), (ErrorKind::Denied, 5));
     let failure = AgentError::from(error);
     assert!(failure.help.contains("SettleOwnLifecycleHooks"), "{failure:?}");
@@ -310,7 +310,7 @@ async fn every_call_is_signed_as_botocore_signs_it() {
     aws.volumes(&BTreeMap::from([("a:b c".to_owned(), "d&e".to_owned())])).await.unwrap();
     aws.set_address("Z1", "a.b", "10.0.0.1").await.unwrap();
     assert_eq!(aws.records("Z1").await.unwrap(), []);
-    aws.settle(&hook(), HookResult::Continue).await.unwrap();
+    aws.complete_hook(&hook(), HookResult::Continue).await.unwrap();
 
     assert!(server.received().len() >= 9, "{:?}", server.received());
     signed_as_botocore_signs(&server);

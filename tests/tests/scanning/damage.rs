@@ -118,7 +118,7 @@ async fn p7_what_a_node_tells_makes_no_plan_urgent() {
     let account = Workshop::launched(&PRODUCTION.replace("approval: auto", "approval: manual")).await;
     let now = launch() + days(350);
     let status = serde_json::json!({"format": 1, "at": now, "cluster": NAME, "role": "controller",
-        "applied": {"asAsked": true}, "components": [], "healthy": true, "served": [{
+        "applied": {"matchesNodeFile": true}, "components": [], "healthy": true, "served": [{
             "name": "kube-apiserver", "address": "127.0.0.1:6443", "verifiable": true, "certificate": {
                 "serial": "1", "fingerprint": "f".repeat(64), "subject": "CN=kube-apiserver", "issuer": "CN=kubernetes-ca",
                 "notBefore": launch(), "notAfter": now, "verifies": true}}]});
@@ -146,7 +146,7 @@ async fn p7_what_a_node_still_serves_is_said_and_urgent() {
     let facts = old.certificate.unwrap();
     let later = launch() + days(363);
     let status = serde_json::json!({"format": 1, "at": later, "cluster": NAME, "role": "controller",
-        "applied": {"asAsked": true}, "components": [], "healthy": true, "served": [{
+        "applied": {"matchesNodeFile": true}, "components": [], "healthy": true, "served": [{
             "name": "kube-apiserver", "address": "127.0.0.1:6443", "verifiable": true, "certificate": {
                 "serial": facts.serial, "fingerprint": old.fingerprint, "subject": "CN=kube-apiserver", "issuer": "CN=kubernetes-ca",
                 "notBefore": facts.not_before, "notAfter": facts.not_after, "verifies": true}}]});

@@ -9,7 +9,7 @@ use super::*;
 
 /// The controller reports what it has seen of its node manager.
 fn report(account: &Workshop, machine: &MachineFacts, at: Timestamp, node_manager: &Value) {
-    let status = json!({"format": 1, "at": at, "cluster": NAME, "role": machine.role, "applied": {"asAsked": true},
+    let status = json!({"format": 1, "at": at, "cluster": NAME, "role": machine.role, "applied": {"matchesNodeFile": true},
         "components": [], "healthy": true, "served": [], "nodeManager": node_manager});
     let key = keys::node_status(NAME, &machine.role, &machine_arn(&machine.id));
     account.assets.set_clock(at);

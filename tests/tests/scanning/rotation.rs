@@ -17,7 +17,7 @@ fn role(machine: &MachineFacts) -> Role {
 /// The machine reports that it uses the present credentials of its role.
 fn report_credentials(account: &Workshop, machine: &MachineFacts, manifest: &Manifest, at: Timestamp) {
     let status = json!({"format": 1, "at": at, "cluster": NAME, "role": machine.role,
-        "applied": {"asAsked": true, "credentials": manifest.bundles[&role(machine)].digest},
+        "applied": {"matchesNodeFile": true, "credentials": manifest.bundles[&role(machine)].digest},
         "components": [], "healthy": true, "served": []});
     account
         .assets

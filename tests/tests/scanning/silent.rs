@@ -25,7 +25,7 @@ fn report(account: &Workshop, machine: &MachineFacts, manifest: &Manifest, at: T
             "issuer": "", "notBefore": facts.not_before, "notAfter": facts.not_after}))
     });
     let held: Vec<_> = held.collect();
-    let status = json!({"format": 1, "at": at, "cluster": NAME, "role": machine.role, "applied": {"asAsked": true},
+    let status = json!({"format": 1, "at": at, "cluster": NAME, "role": machine.role, "applied": {"matchesNodeFile": true},
         "components": [], "healthy": true, "served": [], "held": held});
     account.assets.set_clock(at);
     account.assets.upload(&report_key(machine), status.to_string());

@@ -18,7 +18,7 @@ fn reports(
     let etcd = json!({"format": 1, "name": role, "healthy": true, "problems": [], "serving": true, "id": "1", "learner": false,
         "leads": false, "term": 1, "revision": 1, "raftIndex": 1, "raftAppliedIndex": 1, "dbSize": 1900 * MIB, "dbSizeInUse": in_use * MIB,
         "dbQuota": 2048 * MIB, "alarms": alarms, "members": []});
-    let status = json!({"format": 1, "at": at, "cluster": NAME, "role": role, "applied": {"asAsked": true},
+    let status = json!({"format": 1, "at": at, "cluster": NAME, "role": role, "applied": {"matchesNodeFile": true},
         "components": [], "healthy": true, "served": [], "etcd": etcd});
     account.assets.set_clock(at);
     let key = keys::node_status(NAME, role, &machine_arn(instance));

@@ -209,7 +209,7 @@ async fn report(slipway: &Installation, cluster: &str) {
             }
             let status = json!({
                 "format": 1, "at": Timestamp::now(), "cluster": cluster, "role": role,
-                "applied": {"config": "c", "credentials": "k", "agent": "a", "asAsked": true},
+                "applied": {"config": "c", "credentials": "k", "agent": "a", "matchesNodeFile": true},
                 "served": [{
                     "name": "kube-apiserver", "address": "127.0.0.1:6443", "verifiable": true,
                     "certificate": {

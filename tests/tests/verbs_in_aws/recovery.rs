@@ -123,7 +123,7 @@ async fn a_rotation_waits_for_each_machine_by_name_and_goes_on_when_all_have_tol
         assert_eq!(before["waits"].as_array().unwrap().len(), reached.len() - told, "{before}");
         let role: Role = machine.role.parse().unwrap();
         let status = json!({"format": 1, "at": Timestamp::now(), "cluster": CLUSTER, "role": machine.role,
-            "applied": {"asAsked": true, "credentials": manifest.bundles[&role].digest},
+            "applied": {"matchesNodeFile": true, "credentials": manifest.bundles[&role].digest},
             "components": [], "healthy": true, "served": []});
         let key = keys::node_status(CLUSTER, &machine.role, &machine_arn(&machine.id));
         slipway.world().upload("AssetBucket", &key, status.to_string().into_bytes()).await.unwrap();

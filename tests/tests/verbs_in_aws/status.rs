@@ -51,7 +51,7 @@ fn serves(role: &str, certificate: &Value, days: i64, problem: Option<&str>) -> 
     let end = Timestamp::now() + SignedDuration::from_hours(24 * days + 1);
     let report = json!({
         "format": 1, "at": Timestamp::now(), "cluster": CLUSTER, "role": role,
-        "applied": {"config": "c", "credentials": "k", "agent": "a", "asAsked": true},
+        "applied": {"config": "c", "credentials": "k", "agent": "a", "matchesNodeFile": true},
         "served": [{
             "name": "kube-apiserver", "address": "127.0.0.1:6443", "verifiable": true,
             "certificate": {

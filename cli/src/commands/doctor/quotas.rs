@@ -251,7 +251,8 @@ fn of_pool(cluster: &Cluster, pool: &NodePool) -> [Group; 2] {
         Some(_) | None => vec![(pool.instance_type.clone(), 1)],
     };
     // A weighted group never surges.
-    let surge = if pool.is_weighted() { 0 } else { cluster.rollout.pace(&pool.name).more(pool.size.max) };
+    let surge =
+        if pool.is_weighted() { 0 } else { cluster.rollout.pace(&pool.name).max_surge(pool.size.max) };
     let (launch, most) = (pool.size.min, pool.size.max.saturating_add(surge));
     let (least, largest) = (on_demand(launch), on_demand(most));
     [

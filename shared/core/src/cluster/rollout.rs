@@ -143,7 +143,7 @@ impl Pace {
     /// many machines one more capacity unit is.
     #[must_use]
     pub const fn can_replace(self, weighted: bool) -> bool {
-        self.max_missing(Self::MANY) > 0 || (!weighted && self.more(Self::MANY) > 0)
+        self.max_missing(Self::MANY) > 0 || (!weighted && self.max_surge(Self::MANY) > 0)
     }
 
     /// How many of `nodes` machines may be missing. If both values round to 0, it is 1: otherwise the roll would never end.
@@ -157,7 +157,7 @@ impl Pace {
 
     /// How many machines there may be beyond `nodes`.
     #[must_use]
-    pub const fn more(self, nodes: u32) -> u32 {
+    pub const fn max_surge(self, nodes: u32) -> u32 {
         let more = self.surge.at_most(nodes);
         if more < Self::MOST { more } else { Self::MOST }
     }

@@ -130,7 +130,7 @@ pub fn obstacles(health: &EtcdHealth) -> Vec<Obstacle> {
         } else if !member.reachable {
             let problem = member.problem.clone().unwrap_or_else(|| "it does not answer".to_owned());
             obstacles.push(Obstacle::Unreachable { member: name, problem });
-        } else if let Some(entries) = member.behind.filter(|entries| *entries > BEHIND_AT_MOST) {
+        } else if let Some(entries) = member.raft_lag.filter(|entries| *entries > BEHIND_AT_MOST) {
             obstacles.push(Obstacle::Behind { member: name, entries });
         }
     }
@@ -163,7 +163,7 @@ mod tests {
             name: format!("etcd-{number}"),
             reachable: true,
             leads: number == 0,
-            behind: Some(3),
+            raft_lag: Some(3),
             ..EtcdMemberHealth::default()
         };
         EtcdHealth {
@@ -190,8 +190,8 @@ mod tests {
         });
         assert_eq!(down, ["etcd-2 cannot be reached: connection refused"]);
         assert_eq!(after(|health| health.members[1].learner = true), ["etcd-1 is a learner without a vote"]);
-        assert_eq!(after(|health| health.members[1].behind = Some(1_000)), [""; 0]);
-        let behind = after(|health| health.members[1].behind = Some(1_001));
+        assert_eq!(after(|health| health.members[1].raft_lag = Some(1_000)), [""; 0]);
+        let behind = after(|health| health.members[1].raft_lag = Some(1_001));
         assert_eq!(behind, ["etcd-1 is 1001 entries behind the leader, and at most 1000 are allowed"]);
         assert_eq!(after(|health| health.leader = None), ["the cluster has no leader"]);
         assert_eq!(after(|health| health.members.clear()), ["it does not know the other members"]);

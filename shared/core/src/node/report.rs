@@ -126,7 +126,7 @@ pub struct Applied {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Whether they are those that `node.json` asks for. `false`: a bootstrap or refresh is in progress or was interrupted.
-    pub as_asked: bool,
+    pub matches_node_file: bool,
 }
 
 /// A port on which a certificate is presented.
@@ -282,7 +282,7 @@ pub struct EtcdHealth {
     pub raft_applied_index: u64,
     /// How many entries this member lags behind the leader, measured a moment apart. `None`: the leader did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub behind: Option<u64>,
+    pub raft_lag: Option<u64>,
     /// Size of the database file in bytes.
     pub db_size: u64,
     /// Bytes of the database file that are in use.
@@ -329,9 +329,9 @@ pub struct EtcdMemberHealth {
     pub reachable: bool,
     /// Whether it is the leader.
     pub leads: bool,
-    /// As in [`EtcdHealth::behind`].
+    /// As in [`EtcdHealth::raft_lag`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub behind: Option<u64>,
+    pub raft_lag: Option<u64>,
     /// Why it is not reachable, or which problem it reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,

@@ -199,8 +199,9 @@ fn a_snapshot_is_overdue_after_two_intervals_and_a_new_schedule_has_the_same_tim
 #[test]
 fn a_schedule_is_written_when_it_changes() {
     let wanted = ScheduledSnapshots::default();
-    let changed =
-        |stored: Option<&SnapshotSchedule>, wanted| SnapshotSchedule::changed(stored, wanted, None, at(NOW));
+    let changed = |stored: Option<&SnapshotSchedule>, wanted| {
+        SnapshotSchedule::schedule_to_store(stored, wanted, None, at(NOW))
+    };
     let first = changed(None, Some(&wanted)).unwrap();
     assert_eq!(first, schedule(6, at(NOW)));
     assert_eq!(changed(Some(&first), Some(&wanted)), None);
@@ -211,9 +212,9 @@ fn a_schedule_is_written_when_it_changes() {
     // The cluster was destroyed and launched again: nothing is missed before the new etcd could have a snapshot.
     let gone = Some(at(NOW) - hours(1_000));
     let old = schedule(6, at(NOW) - hours(2_000));
-    let anew = SnapshotSchedule::changed(Some(&old), Some(&wanted), gone, at(NOW)).unwrap();
+    let anew = SnapshotSchedule::schedule_to_store(Some(&old), Some(&wanted), gone, at(NOW)).unwrap();
     assert_eq!(anew, SnapshotSchedule { earlier_until: gone, ..schedule(6, at(NOW)) });
-    assert_eq!(SnapshotSchedule::changed(Some(&anew), Some(&wanted), gone, at(NOW)), None);
+    assert_eq!(SnapshotSchedule::schedule_to_store(Some(&anew), Some(&wanted), gone, at(NOW)), None);
     let read: SnapshotSchedule = serde_json::from_value(serde_json::to_value(&anew).unwrap()).unwrap();
     assert_eq!(read, anew);
 }

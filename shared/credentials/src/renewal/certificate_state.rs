@@ -105,7 +105,7 @@ fn next_end(
 ) -> Option<Timestamp> {
     let end = manifest::not_after(now, profile.days)?;
     match issuer_ends {
-        Some(issuer_ends) => manifest::cut(end, issuer_ends, now),
+        Some(issuer_ends) => manifest::capped_expiry(end, issuer_ends, now),
         None => Some(end),
     }
 }

@@ -93,7 +93,7 @@ impl World {
             CertificateFacts {
                 serial: format!("{:x}", self.issued),
                 not_before: at - manifest::BACKDATED,
-                not_after: issuer.map_or(end, |issuer| manifest::cut(end, issuer, at).unwrap()),
+                not_after: issuer.map_or(end, |issuer| manifest::capped_expiry(end, issuer, at).unwrap()),
                 spki_sha256: String::new(),
                 issuer_fingerprint: profile.issuer.as_ref().map_or_else(
                     || fingerprint.clone(),

@@ -11,7 +11,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::node::NodeStatus;
 use slipway_core::role::{CA, KUBELET_CA, Role, SERVICE_ACCOUNT, predecessor, successor};
 
-use super::{Rotation, Stage, reached};
+use super::{Rotation, Stage, affected_roles};
 use crate::{Manifest, policy};
 
 /// The default lifetime of kubelet certificates from kube-controller-manager, and of pods' tokens that kube-apiserver extends. Agents of this
@@ -29,7 +29,7 @@ pub struct NodeReport {
     /// The digest of the credentials in use.
     pub credentials: Option<String>,
     /// Whether the node has what it was told to have, with no bootstrap or refresh in progress.
-    pub as_asked: bool,
+    pub matches_node_file: bool,
     /// The fingerprints of the served certificates that are in the inventory, by the listener's name.
     pub serves: BTreeMap<String, String>,
 }
@@ -43,7 +43,7 @@ impl From<&NodeStatus> for NodeReport {
         Self {
             at: status.at,
             credentials: status.applied.credentials.clone(),
-            as_asked: status.applied.as_asked,
+            matches_node_file: status.applied.matches_node_file,
             serves: serves.collect(),
         }
     }
@@ -279,7 +279,7 @@ fn closed(
 ) -> Vec<Wait> {
     let mut waits = Vec::new();
     let current: BTreeSet<&str> = manifest.assets.values().map(|entry| entry.fingerprint.as_str()).collect();
-    for role in reached(cluster, name) {
+    for role in affected_roles(cluster, name) {
         let digests = rotation.digests.get(&role).cloned().unwrap_or_default();
         match seen.boots_with.get(&role) {
             None => {
@@ -337,7 +337,7 @@ fn machines(
         let has = report.credentials.as_ref().is_some_and(|digest| digests.contains(digest));
         if !has {
             waits.push(Wait::Other(role.clone(), node.clone(), report.at));
-        } else if !report.as_asked {
+        } else if !report.matches_node_file {
             waits.push(Wait::UnderWay(role.clone(), node.clone(), report.at));
         } else if rotation.removes_authority() {
             let old = report.serves.iter().filter(|(_, fingerprint)| !current.contains(fingerprint.as_str()));

@@ -154,7 +154,7 @@ impl Vault {
 }
 
 fn report(digest: &str, at: Timestamp) -> NodeReport {
-    NodeReport { at, credentials: Some(digest.to_owned()), as_asked: true, serves: BTreeMap::new() }
+    NodeReport { at, credentials: Some(digest.to_owned()), matches_node_file: true, serves: BTreeMap::new() }
 }
 
 fn roles(names: &[&str]) -> BTreeSet<Role> {
@@ -307,7 +307,7 @@ fn the_gate_is_closed_until_every_node_is_heard_of_and_says_who_is_missing() {
     one.nodes.get_mut(&Role::Controller).unwrap().pop_last();
     assert_eq!(told(&vault, &one), ["2 of at least 3 nodes of controller were heard of"]);
     let mut one = all.clone();
-    one.nodes.get_mut(&Role::Etcd(1)).unwrap().values_mut().for_each(|node| node.as_asked = false);
+    one.nodes.get_mut(&Role::Etcd(1)).unwrap().values_mut().for_each(|node| node.matches_node_file = false);
     assert!(told(&vault, &one)[0].contains("its update is in progress"));
     let mut one = all.clone();
     one.boots_with.insert(Role::Pool("old".to_owned()), BTreeSet::from(["x".to_owned()]));
@@ -543,7 +543,7 @@ fn a_rotation_is_told_in_words() {
         let mut seen = BTreeSet::new();
         let mut note = |vault: &Vault| {
             let told = words(&vault.manifest).remove(name).unwrap();
-            assert!(seen.insert((told.is.clone(), told.next.clone())), "{told:?}");
+            assert!(seen.insert((told.meaning.clone(), told.next.clone())), "{told:?}");
         };
         vault.begin(name).unwrap();
         note(&vault);

@@ -17,7 +17,7 @@ pub struct RotationStatus {
     /// Whether it was aborted.
     pub aborted: bool,
     /// What the stage means.
-    pub is: String,
+    pub meaning: String,
     /// What comes next, and what it depends on.
     pub next: String,
 }
@@ -35,7 +35,7 @@ pub fn words(manifest: &Manifest) -> BTreeMap<String, RotationStatus> {
 /// The state of one rotation.
 #[must_use]
 pub fn rotation_status(name: &str, rotation: &Rotation) -> RotationStatus {
-    let is = match (rotation.stage, rotation.aborted) {
+    let meaning = match (rotation.stage, rotation.aborted) {
         (Stage::Trust, false) => {
             format!(
                 "nodes are updated to trust a new {name} in addition to the old one, which still {}",
@@ -58,7 +58,7 @@ pub fn rotation_status(name: &str, rotation: &Rotation) -> RotationStatus {
         (Stage::Issue, _) => format!("once every node has it{}, the old one goes", until(name, rotation)),
         (Stage::Drop, _) => "once every node has it, the rotation is over".to_owned(),
     };
-    RotationStatus { stage: rotation.stage.to_string(), aborted: rotation.aborted, is, next }
+    RotationStatus { stage: rotation.stage.to_string(), aborted: rotation.aborted, meaning, next }
 }
 
 fn does(name: &str) -> &'static str {
@@ -77,7 +77,7 @@ fn until(name: &str, rotation: &Rotation) -> String {
 
 /// What a person may have to do outside of the cluster before the next stage.
 #[must_use]
-pub fn after(name: &str, stage: Stage) -> Option<&'static str> {
+pub fn manual_steps(name: &str, stage: Stage) -> Option<&'static str> {
     match (name, stage) {
         (CA, Stage::Trust) => Some(
             "distribute new kubeconfigs before the new authority issues certificates: a client that trusts only the old authority then rejects the API server",
@@ -98,7 +98,7 @@ pub fn after(name: &str, stage: Stage) -> Option<&'static str> {
 
 /// The next step and what it waits for, one line each.
 #[must_use]
-pub fn lines(next: &Next) -> Vec<String> {
+pub fn next_step_lines(next: &Next) -> Vec<String> {
     let all = |waits: &[Wait]| waits.iter().map(ToString::to_string).collect();
     match next {
         Next::Issue => vec!["every node has it: the new one can take over".to_owned()],

@@ -146,7 +146,7 @@ async fn forget<A: Objects + Listing>(assets: &A, cluster: &str, referred: &Refe
         let read = store::load::<Manifest>(assets, &manifest_key).await?;
         let Some(manifest) = &read.value else { return Ok(()) };
         let standing = list(assets, cluster).await?.into_iter().map(|object| object.name).collect();
-        let lean = gc::forget(manifest, referred, &standing);
+        let lean = gc::without_deleted_bundles(manifest, referred, &standing);
         if lean == *manifest || store::save(assets, &manifest_key, &read, lean).await?.is_some() {
             return Ok(());
         }

@@ -134,7 +134,7 @@ pub(super) async fn renew_what_runs(
         return Ok(());
     }
     let deployed = baseline(ports.assets, &rollout).await?;
-    let Some(runs) = deployed.runs() else { return Ok(()) };
+    let Some(runs) = deployed.running_release() else { return Ok(()) };
     let Some(source) = Source::of(&rollout, &runs) else { return Ok(()) };
     let Some(before) = store::load::<Plan>(ports.assets, &keys::plan(cluster, source.plan)).await?.value
     else {
@@ -189,7 +189,7 @@ pub(super) async fn renew_what_runs(
         && newest.is_some()
         && !matches!(held_up, Some(HeldUp::NotExecutable | HeldUp::Stopped));
     let wish = match waits {
-        true => desired.after(source.spec_version, &plan.id, &plan.to),
+        true => desired.set_aside_for(source.spec_version, &plan.id, &plan.to),
         false => desired.replaced_by(source.spec_version, &plan.id, &plan.to),
     };
     if plan.is_empty() || !rollout.may_renew(&wish, &plan, &prepared.rendering, now) {

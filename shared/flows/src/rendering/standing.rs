@@ -123,7 +123,7 @@ pub(super) fn of_control(digests: &BTreeMap<Role, String>) -> BTreeMap<Role, Str
 
 /// The bundles of what runs.
 pub(super) fn node_bundles(deployed: &Baseline) -> NodeBundles {
-    let roles = deployed.runs().map(|runs| runs.roles).unwrap_or_default();
+    let roles = deployed.running_release().map(|runs| runs.roles).unwrap_or_default();
     roles.into_iter().map(|(role, node)| (role, [node.credentials_digest].into())).collect()
 }
 

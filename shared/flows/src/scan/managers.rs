@@ -75,7 +75,7 @@ mod tests {
     /// A report of `at`, by a controller whose last pass was complete at `passed`.
     fn report(at: Timestamp, passed: Timestamp) -> NodeStatus {
         serde_json::from_value(json!({
-            "format": 1, "at": at, "cluster": "c", "role": "controller", "applied": {"asAsked": true}, "healthy": true,
+            "format": 1, "at": at, "cluster": "c", "role": "controller", "applied": {"matchesNodeFile": true}, "healthy": true,
             "served": [], "components": [], "nodeManager": {"passed": passed, "started": ago(900)},
         }))
         .unwrap()

@@ -365,8 +365,8 @@ pub async fn nodes(
             NodeObject::Read(status) if !place.is_of(&status) => findings.push(Finding {
                 message: format!(
                     "it claims to be from {} ({}), but only a node of {} can write here, so it was ignored",
-                    store::short(&status.role),
-                    store::short(status.instance.as_ref().map_or("no machine", |instance| &instance.id)),
+                    store::clipped(&status.role),
+                    store::clipped(status.instance.as_ref().map_or("no machine", |instance| &instance.id)),
                     place.role
                 ),
                 help: "find out what runs on that machine, and replace it".to_owned(),

@@ -47,7 +47,8 @@ pub(super) async fn read_snapshots(
 ) -> FlowResult<SnapshotScan> {
     // Only the scan writes it, so one that cannot be read is written again.
     let (stored, _) = store::load_or_none::<SnapshotSchedule>(assets, &keys::snapshot_schedule(name)).await?;
-    let change = SnapshotSchedule::changed(stored.value.as_ref(), wanted.as_ref(), earlier_until, now);
+    let change =
+        SnapshotSchedule::schedule_to_store(stored.value.as_ref(), wanted.as_ref(), earlier_until, now);
     let mut scan = SnapshotScan { stored, change, expired: Vec::new(), newest: None, finding: None };
     // Without a schedule nothing says how long those of before are kept.
     let Some(wanted) = wanted else { return Ok(scan) };
@@ -177,7 +178,7 @@ fn overdue(
         Some(failure) => {
             // A member's words, of which it may write any number.
             let [member, why, help] =
-                [&failure.by.member, &failure.message, &failure.help].map(|words| store::short(words));
+                [&failure.by.member, &failure.message, &failure.help].map(|words| store::clipped(words));
             message.push_str(&format!("; {member} failed at {}: {why}", moment(failure.at)));
             help
         }

@@ -55,7 +55,7 @@ fn p3_a_changed_share_of_spot_instances_is_said_to_replace_nodes() {
         let plan = between(&of(before), &of(after));
         let node = &plan.nodes[0];
         assert_eq!(node.action, NodeAction::Untouched);
-        let said: Vec<&str> = node.why().collect();
+        let said: Vec<&str> = node.all_reasons().collect();
         let [said] = said.as_slice() else { panic!("{said:?}") };
         assert!(said.contains(words), "{said}");
         assert_eq!(said.contains("at two minutes' notice"), after == Some(&spot), "{said}");
@@ -69,7 +69,7 @@ fn p3_a_changed_share_of_spot_instances_is_said_to_replace_nodes() {
     }
     // Whatever the base is: all were and are on demand.
     let plan = between(&of(None), &of(Some(&all)));
-    assert_eq!((plan.nodes[0].why().count(), plan.summary().contains("none touched")), (0, true));
+    assert_eq!((plan.nodes[0].all_reasons().count(), plan.summary().contains("none touched")), (0, true));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn p3_a_group_that_gains_a_zone_is_said_to_be_rebalanced() {
     ] {
         let plan = between(&release(&who, size, before, None), &release(&who, size, after, None));
         assert_eq!(plan.nodes[0].action, NodeAction::Untouched);
-        let said = plan.nodes[0].why().collect::<Vec<_>>().join("\n");
+        let said = plan.nodes[0].all_reasons().collect::<Vec<_>>().join("\n");
         match words {
             Some(words) => assert!(said.contains(words) && plan.to_html().contains("Risk: high"), "{said}"),
             None => assert_eq!(said, "", "{after:?}"),

@@ -94,7 +94,7 @@ fn of_itself(role: &Role, health: &EtcdHealth) -> Vec<Danger> {
     } else if !health.serving {
         dangers.push(Danger::NotServing { role: role.clone(), problems: Detail(health.problems.clone()) });
     }
-    match health.behind {
+    match health.raft_lag {
         Some(entries) if entries > LAG => {
             let (role, entries) = (role.clone(), Detail(entries));
             dangers.push(Danger::Behind { role, entries, limit: LAG });
@@ -195,7 +195,7 @@ mod tests {
         let member = |index: u32| EtcdMemberHealth {
             name: Role::Etcd(index).to_string(),
             reachable: true,
-            behind: Some(0),
+            raft_lag: Some(0),
             ..EtcdMemberHealth::default()
         };
         EtcdHealth {
@@ -203,7 +203,7 @@ mod tests {
             healthy: true,
             serving: true,
             cluster_id: Some("c".to_owned()),
-            behind: Some(0),
+            raft_lag: Some(0),
             members: (0..of).map(member).collect(),
             ..EtcdHealth::default()
         }
@@ -228,8 +228,8 @@ mod tests {
         let cases: [(Spoil, &str); 7] = [
             (|one| one.learner = true, "etcd-1 is a learner, and has no vote yet"),
             (|one| one.serving = false, "etcd-1 does not serve: "),
-            (|one| one.behind = Some(48), "etcd-1 has to catch up (raft index 48 behind, limit 10)"),
-            (|one| one.behind = None, "etcd-1 knows of no leader that answers"),
+            (|one| one.raft_lag = Some(48), "etcd-1 has to catch up (raft index 48 behind, limit 10)"),
+            (|one| one.raft_lag = None, "etcd-1 knows of no leader that answers"),
             (
                 |one| one.alarms.push(EtcdAlarm { member: "1".to_owned(), kind: "NOSPACE".to_owned() }),
                 "the alarm NOSPACE is raised",
@@ -331,7 +331,7 @@ mod tests {
         let components: Vec<_> = components.iter().map(component).collect();
         serde_json::from_value(json!({
             "format": 1, "at": "1970-01-01T00:00:00Z", "cluster": "c", "role": "controller", "healthy": true,
-            "applied": {"asAsked": true}, "served": [], "held": [], "components": components,
+            "applied": {"matchesNodeFile": true}, "served": [], "held": [], "components": components,
         }))
         .unwrap()
     }

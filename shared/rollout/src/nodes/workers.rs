@@ -451,7 +451,7 @@ impl Workers {
     /// How many more machines to launch before workers are terminated.
     fn missing_surge(&self, group: &GroupView, pool: &Pool<'_>) -> u32 {
         let outdated = u32::try_from(pool.outdated.len()).unwrap_or(u32::MAX);
-        let most = if self.weighted { 0 } else { self.pace.more(pool.wanted) };
+        let most = if self.weighted { 0 } else { self.pace.max_surge(pool.wanted) };
         // The first surge machine is a canary, too.
         let most = if self.proved { most } else { most.min(1) };
         let room = group.max.saturating_sub(group.desired);

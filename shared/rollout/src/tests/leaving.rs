@@ -31,7 +31,7 @@ impl Store {
         let member = |name: &String| EtcdMemberHealth {
             name: name.clone(),
             reachable: true,
-            behind: Some(0),
+            raft_lag: Some(0),
             ..EtcdMemberHealth::default()
         };
         EtcdHealth {
@@ -41,7 +41,7 @@ impl Store {
             serving: self.members.contains(name),
             leads: name == "etcd-0",
             cluster_id: Some("c".to_owned()),
-            behind: self.members.contains(name).then_some(0),
+            raft_lag: self.members.contains(name).then_some(0),
             // A removed member has stopped.
             members: self.members.iter().filter(|_| self.members.contains(name)).map(member).collect(),
             ..EtcdHealth::default()

@@ -247,7 +247,7 @@ impl Yard {
             EtcdMemberHealth {
                 name: name.trim_start_matches("c-").to_owned(),
                 reachable: serves,
-                behind: serves.then_some(0),
+                raft_lag: serves.then_some(0),
                 ..EtcdMemberHealth::default()
             }
         };
@@ -259,7 +259,7 @@ impl Yard {
             serving: true,
             leads: self.leader == id,
             cluster_id: Some("c".to_owned()),
-            behind: Some(self.behind),
+            raft_lag: Some(self.behind),
             members: groups.map(member).collect(),
             alarms: self.alarm.then_some(alarm).into_iter().collect(),
             ..EtcdHealth::default()
@@ -320,7 +320,7 @@ impl Yard {
                 self.sent += 1;
                 Ok(json!({
                     "format": 1, "at": "1970-01-01T00:00:00Z", "cluster": "c", "role": "controller", "healthy": true,
-                    "applied": {"asAsked": true}, "served": [], "held": [],
+                    "applied": {"matchesNodeFile": true}, "served": [], "held": [],
                     "components": [{"name": "kube-apiserver", "healthy": true}],
                 }))
             }

@@ -206,7 +206,7 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
             }
             let status = serde_json::from_value::<NodeStatus>(serde_json::json!({
                 "format": 1, "at": "1970-01-01T00:00:00Z", "cluster": "c", "role": "controller", "healthy": true,
-                "applied": {"asAsked": true}, "served": [], "held": [], "components": [{"name": "kube-apiserver", "healthy": true}],
+                "applied": {"matchesNodeFile": true}, "served": [], "held": [], "components": [{"name": "kube-apiserver", "healthy": true}],
             }));
             let view = CommandView::Answered(status.unwrap().into());
             observed.answers.insert(command.token.clone(), Some(view));

@@ -148,7 +148,7 @@ async fn p4_a_member_comes_back_with_its_volume_and_its_fellows_keep_the_quorum(
     assert!(new.ready && new.id != old.id);
     assert_eq!(fleet.facts().members["etcd-1"].machine.as_ref(), Some(&new.id));
     let health: EtcdHealth = fleet.answer(&new.id, Verb::EtcdHealth).await;
-    assert!(health.healthy && !health.learner && health.behind == Some(0), "{health:?}");
+    assert!(health.healthy && !health.learner && health.raft_lag == Some(0), "{health:?}");
     assert_eq!(health.members.len(), 3);
 }
 
@@ -292,7 +292,7 @@ async fn p8_a_command_is_sent_once_and_what_a_machine_does_not_answer_ends_at_it
     assert_eq!(lock(&fleet.account.world).calls()["SendCommand"], 4);
     fleet.pass(10);
     let view = fleet.commands.answer(&health).await.unwrap().unwrap();
-    assert!(view.failed_with(FailureCode::EtcdNone), "{view:?}");
+    assert!(view.failed_with(FailureCode::EtcdNotAMember), "{view:?}");
     let error = fleet.commands.send(&command("i-0123", Verb::Status)).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
 

@@ -1,4 +1,4 @@
-//! From the text of a patch to a [`Patch`], or to findings with line, column and cure.
+//! From the text of a patch to a [`Patch`], or to findings with line, column and help.
 
 use json_patch::PatchOperation;
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! Patches as they are written: every finding has its file, its place and its cure.
+//! Patches as they are written: every finding has its file, its place and its help.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -7,7 +7,7 @@ fn one(text: &str) -> Result<Vec<Patch>, Vec<Diagnostic>> {
     parse(&BTreeMap::from([("10-a.yaml".to_owned(), text.as_bytes().to_vec())]))
 }
 
-/// The findings as lines: place, code, message, cure.
+/// The findings as lines: place, code, message, help.
 fn findings_text(text: &str) -> String {
     let findings = one(text).unwrap_err();
     let line = |found: &Diagnostic| {

@@ -24,7 +24,7 @@ fn judge(text: &[u8]) -> Result<(), TestCaseError> {
     }
     for finding in &findings {
         prop_assert!(!finding.message.is_empty());
-        prop_assert!(finding.help.as_ref().is_some_and(|help| !help.is_empty()), "no cure: {finding:?}");
+        prop_assert!(finding.help.as_ref().is_some_and(|help| !help.is_empty()), "no help: {finding:?}");
         prop_assert_eq!(finding.line == 0, finding.span.is_none());
         if let Some((start, end)) = finding.span {
             prop_assert!(start <= end && end <= text.len(), "span outside the text: {:?}", finding);

@@ -37,7 +37,7 @@ fn an_answer_counts_only_where_the_command_succeeded_and_a_failure_always() {
     for status in ended.into_iter().chain([CommandStatus::Success]) {
         let seen = CommandView::read(&uncordon, &invocation(status, failure));
         assert!(seen.failed_with(FailureCode::DrainNoNode) && seen.is_over(), "{seen:?}");
-        assert!(!seen.failed_with(FailureCode::EtcdNone));
+        assert!(!seen.failed_with(FailureCode::EtcdNotAMember));
     }
 }
 

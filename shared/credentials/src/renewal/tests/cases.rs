@@ -477,7 +477,7 @@ fn what_a_node_tells_is_known_by_its_assets() {
     });
     let status = |role: &str, served: Vec<serde_json::Value>| -> slipway_core::node::NodeStatus {
         serde_json::from_value(serde_json::json!({"format": 1, "at": "2026-11-20T12:00:00Z", "cluster": "base", "role": role,
-            "applied": {"asAsked": true}, "served": served, "held": [held, kubelet, no_leaf[0], no_leaf[1]], "components": [], "healthy": true}))
+            "applied": {"matchesNodeFile": true}, "served": served, "held": [held, kubelet, no_leaf[0], no_leaf[1]], "components": [], "healthy": true}))
         .unwrap()
     };
     let told = reported(

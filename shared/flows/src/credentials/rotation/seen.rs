@@ -155,7 +155,7 @@ pub async fn report(
     {
         let instance = status.instance.as_ref().map_or("no machine", |instance| instance.id.as_str());
         let claim = format!("it claims to be from {} ({instance})", status.role);
-        return Ok(NodeObject::Unreadable(store::short(&claim)));
+        return Ok(NodeObject::Unreadable(store::clipped(&claim)));
     }
     let report = NodeReport::from(&status);
     let serves = report.serves.iter().map(|(name, fingerprint)| name.len() + fingerprint.len());

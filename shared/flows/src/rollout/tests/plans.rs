@@ -219,7 +219,7 @@ async fn a_release_that_is_lost_is_told_by_its_key_and_moves_nothing() {
 async fn p7_a_plan_that_was_set_aside_is_desired_again_once_the_renewal_is_over() {
     let (shore, waits) = moved_on(idle());
     let renewal = Desired { plan: "renewal".to_owned(), target: release(1).id(), ..waits.clone() };
-    let renewal = waits.clone().after("v1", &renewal.plan, &renewal.target);
+    let renewal = waits.clone().set_aside_for("v1", &renewal.plan, &renewal.target);
     shore.keeps(&keys::desired("c"), &renewal);
     let ended = json!({
         "plan": "renewal", "specVersion": "v1", "target": release(1).id(), "result": "succeeded", "message": "", "endedAt": at(0), "steps": [],
@@ -232,7 +232,7 @@ async fn p7_a_plan_that_was_set_aside_is_desired_again_once_the_renewal_is_over(
     // It is not over while it has not begun.
     let (shore, waits) = moved_on(idle());
     let renewal = planned(&shore, &release(3));
-    let renewal = waits.after("v1", &renewal.plan, &renewal.target);
+    let renewal = waits.set_aside_for("v1", &renewal.plan, &renewal.target);
     shore.keeps(&keys::desired("c"), &renewal);
     shore.wakes(Waker::Event).await.unwrap();
     let desired = desired_of(&shore);

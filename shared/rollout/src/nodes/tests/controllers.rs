@@ -49,7 +49,7 @@ fn has(dock: &mut Dock, desired: u32, machines: &[(&str, (&str, &str))]) {
 /// The answer of a healthy controller.
 fn well() -> NodeStatus {
     serde_json::from_value(json!({
-        "format": 1, "at": NOW, "cluster": "c", "role": "controller", "healthy": true, "applied": {"asAsked": true},
+        "format": 1, "at": NOW, "cluster": "c", "role": "controller", "healthy": true, "applied": {"matchesNodeFile": true},
         "served": [], "held": [], "components": [{"name": "kube-apiserver", "healthy": true}],
     }))
     .unwrap()

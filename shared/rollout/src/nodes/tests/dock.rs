@@ -52,7 +52,7 @@ pub(super) fn well(number: u32) -> EtcdHealth {
     let member = |number: u32| EtcdMemberHealth {
         name: format!("etcd-{number}"),
         reachable: true,
-        behind: Some(0),
+        raft_lag: Some(0),
         ..EtcdMemberHealth::default()
     };
     EtcdHealth {
@@ -60,7 +60,7 @@ pub(super) fn well(number: u32) -> EtcdHealth {
         healthy: true,
         serving: true,
         cluster_id: Some("c".to_owned()),
-        behind: Some(0),
+        raft_lag: Some(0),
         members: (0..3).map(member).collect(),
         ..EtcdHealth::default()
     }

@@ -192,7 +192,7 @@ fn p4_p10_what_members_said_before_a_pause_proves_nothing_after_it() {
 fn p4_a_member_that_may_not_be_taken_down_is_waited_for_an_hour() {
     let lags = |now| {
         let mut dock = Dock::of_etcd_0(replace(since(0, check(round(now)))));
-        dock.set_answer("i-2", EtcdHealth { behind: Some(11), ..well(2) });
+        dock.set_answer("i-2", EtcdHealth { raft_lag: Some(11), ..well(2) });
         dock.advance_at(now)
     };
     let danger = Danger::Behind { role: Role::Etcd(2), entries: Detail(11), limit: 10 };
@@ -510,8 +510,8 @@ fn p4_p11_a_member_that_came_back_is_done_only_once_it_is_healthy_itself() {
     for ill in [
         EtcdHealth { serving: false, ..well(0) },
         EtcdHealth { learner: true, ..well(0) },
-        EtcdHealth { behind: Some(11), ..well(0) },
-        EtcdHealth { behind: None, ..well(0) },
+        EtcdHealth { raft_lag: Some(11), ..well(0) },
+        EtcdHealth { raft_lag: None, ..well(0) },
     ] {
         assert_eq!(verified(ill.clone()), Place::Verify, "{ill:?}");
     }

@@ -41,7 +41,7 @@ impl World {
         if let Some(wanted) = sha256.as_ref().filter(|wanted| **wanted != mark.sha256) {
             let message =
                 format!("the snapshot holds a database with the SHA-256 {}, and not {wanted}", mark.sha256);
-            return Err(VerbFailure::permanent(FailureCode::RestoreOther, message, HELP));
+            return Err(VerbFailure::permanent(FailureCode::RestoreWrongSnapshot, message, HELP));
         }
         let etcd = self.etcd(cluster);
         if !etcd.snapshots.iter().any(|taken| time(*taken) == *snapshot) {

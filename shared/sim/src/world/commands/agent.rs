@@ -57,7 +57,11 @@ impl World {
             | Verb::EtcdDefragment
                 if !is_member =>
             {
-                Err(VerbFailure::permanent(FailureCode::EtcdNone, "this node is not an etcd member", HELP))
+                Err(VerbFailure::permanent(
+                    FailureCode::EtcdNotAMember,
+                    "this node is not an etcd member",
+                    HELP,
+                ))
             }
             Verb::EtcdHealth => Ok(self.etcd_health(&cluster, machine.role()).into()),
             Verb::EtcdMoveLeader => self.move_leader(&cluster, machine.role()),
@@ -254,7 +258,7 @@ impl World {
         });
         let Some((to, id)) = fit.map(|(to, member)| (to.clone(), member.id.clone())).next() else {
             let message = format!("{role} leads, and no other voter answers that is well and close behind");
-            return Err(VerbFailure::transient(FailureCode::EtcdNobodyElse, message, HELP));
+            return Err(VerbFailure::transient(FailureCode::EtcdNoOtherVoter, message, HELP));
         };
         self.lead(cluster, to);
         Ok(LeaderMoved { moved: true, leader: id, reason: None }.into())
@@ -292,7 +296,7 @@ impl World {
         health.raft_index = index;
         health.raft_applied_index = index.saturating_sub(missing);
         health.revision = health.raft_applied_index;
-        health.behind = leader.is_some().then_some(missing);
+        health.raft_lag = leader.is_some().then_some(missing);
         health.db_size = member.file;
         health.db_size_in_use = IN_USE;
         health.db_quota = Some(QUOTA);
@@ -323,7 +327,7 @@ impl World {
                 learner: member.learner,
                 reachable,
                 leads: leader.is_some() && etcd.leader.as_ref() == Some(name),
-                behind: (reachable && leader.is_some()).then(|| etcd.missing_entries(member, now)),
+                raft_lag: (reachable && leader.is_some()).then(|| etcd.missing_entries(member, now)),
                 problem: (!reachable).then(|| "connection refused".to_owned()),
             });
             if !reachable {
@@ -410,7 +414,7 @@ impl World {
                 config: machine.node.as_ref().map(|node| node.config.clone()),
                 credentials: Some(machine.credentials.clone()),
                 agent: machine.node.as_ref().and_then(|node| node.agent.clone()),
-                as_asked: machine.ready,
+                matches_node_file: machine.ready,
             },
             served: Vec::new(),
             held: Vec::new(),

@@ -29,7 +29,7 @@ use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::workers_seen::unkept;
 
 /// What was found gone. It is lost with a restart of the machine, as it should be.
-const SEEN: &str = "/run/slipway-manage/gone.json";
+const SEEN: &str = "/run/slipway-manage/terminated_nodes.json";
 /// Seconds between two looks, and so from the first look that finds a Node's machine gone to the one that deletes it.
 const LOOK_S: u64 = 600;
 /// Nodes that EC2 is asked about in one look, in 25 calls of 200. Kubernetes supports no more:

@@ -16,7 +16,7 @@ pub const KUBELET_CLIENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pe
 
 /// Client certificates of a node, by path. Authorities and unreadable files are left out.
 #[must_use]
-pub fn held(root: &Path, config: &NodeConfig) -> Vec<CertificateOnNode> {
+pub fn certificates_on_node(root: &Path, config: &NodeConfig) -> Vec<CertificateOnNode> {
     let folder = credentials_folder(config);
     let served: Vec<PathBuf> =
         listeners::listeners(root, config).into_iter().filter_map(|listener| listener.file).collect();
