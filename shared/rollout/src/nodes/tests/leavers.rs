@@ -221,7 +221,7 @@ fn where_groups_are_lost(lost: u32, staying: u32, listed: impl Fn(u32) -> (bool,
             name: format!("etcd-{at}"),
             reachable: listed(at).0,
             learner: listed(at).1,
-            behind: Some(0),
+            raft_lag: Some(0),
             ..EtcdMemberHealth::default()
         };
         EtcdHealth {
