@@ -182,14 +182,15 @@ fn p4_nothing_is_removed_by_a_rollout_that_lets_nobody_join_or_whose_update_has_
 fn p4_of_several_members_that_stay_each_is_told_in_turn() {
     let (mut state, mut observed) = growing(StackStatus::UpdateRollbackInProgress);
     state.active_mut().unwrap().joins = roles(&[2]);
-    observed.groups.extend([group("c-etcd-1", "i-1")]);
+    state.active_mut().unwrap().nodes.members.insert(Role::Etcd(3), "c-etcd-3".to_owned());
+    observed.groups.extend([group("c-etcd-1", "i-1"), group("c-etcd-3", "i-3")]);
     let mut told = Vec::new();
-    for round in 0..3 {
+    for round in 0..4 {
         let (next, sent) = removals(&state, &observed, 200 * round);
         told.extend(sent.into_iter().map(|(machine, _)| machine));
         state = next;
     }
-    assert_eq!(told, ["i-0", "i-1", "i-0"]);
+    assert_eq!(told, ["i-0", "i-1", "i-3", "i-0"]);
 }
 
 /// A plan that also updates etcd's stack removes the member before, and that update may still fail.

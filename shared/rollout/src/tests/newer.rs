@@ -191,6 +191,9 @@ fn p10_a_spec_that_goes_back_to_what_runs_after_a_failure_is_reported_as_rolled_
     assert!(report.message.contains("etcd-1 may have been removed"), "{}", report.message);
     // Something is left to do, or what is deployed has changed since.
     let failed = Ended { spec_version: "v2".to_owned(), ..ended(RolloutResult::Failed, false) };
+    let mut unserved = Rollout { last: Some(Ended { unserved: true, ..failed.clone() }), ..state.clone() };
+    unserved.record_return(&back, None, NOW);
+    assert!(unserved.last.unwrap().unserved, "the upload is checked once more");
     for (changed, of_what_runs, moved) in [(true, false, false), (false, true, false), (false, false, true)] {
         let mut wanted = back.clone();
         if changed {
