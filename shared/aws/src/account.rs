@@ -8,7 +8,7 @@ use aws_sdk_elasticloadbalancingv2::types::LoadBalancerTypeEnum;
 use jiff::{SignedDuration, Timestamp};
 use roxmltree::{Document, Node};
 use serde_json::json;
-use slipway_ports::{ErrorKind, PortResult};
+use slipway_ports::{ErrorKind, PortError, PortResult};
 
 use crate::Aws;
 use crate::error::port_error;
@@ -250,10 +250,10 @@ impl Aws {
             sets.flat_map(|set| set.children().filter(Node::is_element)).for_each(&mut each);
             match text(root, "nextToken").filter(|token| !token.is_empty()) {
                 Some(token) => next = Some(token.to_owned()),
-                None => break,
+                None => return Ok(()),
             }
         }
-        Ok(())
+        Err(too_many_pages(operation, "all"))
     }
 
     /// How many Network Load Balancers the account has. `elasticloadbalancing:DescribeLoadBalancers`.
@@ -339,7 +339,17 @@ impl Aws {
                 None => return Ok(missing),
             }
         }
-        Ok(missing)
+        Err(too_many_pages(OPERATION, principal))
+    }
+}
+
+/// The rest was not read: a part would be taken for all of it.
+fn too_many_pages(operation: &'static str, subject: &str) -> PortError {
+    PortError {
+        kind: ErrorKind::Invalid,
+        operation,
+        subject: subject.to_owned(),
+        message: format!("more than {MOST_PAGES} pages"),
     }
 }
 

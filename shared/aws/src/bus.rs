@@ -154,6 +154,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_entry_that_a_policy_forbids_is_denied() {
+        for answer in [
+            r#"{"FailedEntryCount":1,"Entries":[{"ErrorCode":"NotAuthorizedForSourceException","ErrorMessage":"no"}]}"#,
+            r#"{"FailedEntryCount":1,"Entries":[{"ErrorCode":"NotAuthorizedForDetailTypeException","ErrorMessage":"no"}]}"#,
+        ] {
+            let server = Server::new(&[(200, answer)]);
+            let error = server.aws().bus("slipway").publish(&[unchanged(0)]).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Denied, "{error}");
+        }
+    }
+
+    #[tokio::test]
     async fn nothing_to_say_costs_no_call() {
         let server = Server::new(&[]);
         server.aws().bus("slipway").publish(&[]).await.unwrap();

@@ -34,9 +34,9 @@ const CONNECT: Duration = Duration::from_secs(3);
 /// One attempt: `CreateChangeSet` with a template of 1 MB, the slowest of our calls, takes some seconds.
 const ATTEMPT: Duration = Duration::from_secs(15);
 
-/// A whole call with its retries: less than the rollout function's 60 seconds, so that a hanging service is reported
-/// as such, and not as a function that timed out.
-const OPERATION: Duration = Duration::from_secs(40);
+/// A whole call with its retries: less than half of the rollout function's 55 seconds (`Timeout`, infra/template.yaml), so that a hanging service
+/// is reported as such, and not as a function that timed out, also if another call took as long before.
+const OPERATION: Duration = Duration::from_secs(25);
 
 /// As [`ATTEMPT`] and [`OPERATION`], for a person: the node agent's megabytes go out by a line of 1 Mbit/s, and whoever waits
 /// can see it. An upload that stands still is given up by the SDK long before.

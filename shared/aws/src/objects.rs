@@ -246,9 +246,18 @@ impl Folders for S3Bucket {
     async fn folders_after(&self, prefix: &str, after: Option<&str>) -> PortResult<Vec<String>> {
         // All keys of the folder `after` come before this: `0` follows the slash.
         let start = after.map(|after| format!("{prefix}{after}0"));
-        let page = self.listing(prefix).delimiter("/").set_start_after(start).send().await;
-        let page = page.map_err(|error| port_error("s3:ListBucket", self.subject(prefix), &error))?;
-        Ok(folders_of(page, prefix))
+        let request = self.listing(prefix).delimiter("/").set_start_after(start);
+        let mut pages = request.into_paginator().send();
+        // Keys right below `prefix` count for a page as folders do ("returns up to 1,000 objects": API_ListObjectsV2, MaxKeys,
+        // CommonPrefixes): a page may have none of these although others follow.
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| port_error("s3:ListBucket", self.subject(prefix), &error))?;
+            let folders = folders_of(page, prefix);
+            if !folders.is_empty() {
+                return Ok(folders);
+            }
+        }
+        Ok(Vec::new())
     }
 }
 
@@ -485,6 +494,25 @@ mod tests {
         let requests = server.requests();
         assert!(!requests[0].line.contains("start-after"), "{}", requests[0].line);
         assert!(requests[1].line.contains("start-after=clusters%2Fa0"), "{}", requests[1].line);
+        assert_eq!(bucket.folders_after("clusters/", None).await.unwrap_err().kind, ErrorKind::Denied);
+    }
+
+    #[tokio::test]
+    async fn folders_behind_a_page_of_keys_are_found() {
+        const KEYS: Answer = (
+            200,
+            "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>more</NextContinuationToken>\
+             <Contents><Key>clusters/0</Key></Contents></ListBucketResult>",
+        );
+        const FOLDERS: Answer = (
+            200,
+            "<ListBucketResult><IsTruncated>false</IsTruncated><CommonPrefixes><Prefix>clusters/a/</Prefix>\
+             </CommonPrefixes></ListBucketResult>",
+        );
+        let (server, bucket) = bucket(&[KEYS, FOLDERS, KEYS, DENIED]);
+        assert_eq!(bucket.folders_after("clusters/", None).await.unwrap(), ["a"]);
+        let second = &server.requests()[1].line;
+        assert!(second.contains("continuation-token=more"), "{second}");
         assert_eq!(bucket.folders_after("clusters/", None).await.unwrap_err().kind, ErrorKind::Denied);
     }
 

@@ -1,6 +1,7 @@
 //! CloudFormation: stacks through change sets.
 
 mod failures;
+mod refused;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -8,7 +9,9 @@ mod view;
 use aws_sdk_cloudformation::types::{Capability, ChangeSetType, OnStackFailure, StackEvent, Tag};
 use slipway_flows::ports::{Stacks, why_not_executed};
 use slipway_ports::{ErrorKind, Objects, PortError, PortResult};
-use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackStatus, StackView};
+use slipway_rollout::{
+    ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
+};
 
 use crate::S3Bucket;
 use crate::error::{code, port_error, words};
@@ -102,11 +105,12 @@ impl Stacks for CloudFormation {
                         message,
                     })?;
             let Some(status) = status else { return Ok(None) };
-            let view = seen.get_or_insert_with(|| ChangeSetView {
-                status,
-                reason: page.status_reason().map(str::to_owned),
-                replaces: Vec::new(),
-            });
+            let reason = page.status_reason().map(str::to_owned);
+            if status == ChangeSetStatus::Failed {
+                let reason = self.reason_with_events(page.change_set_id(), reason).await;
+                return Ok(Some(ChangeSetView { status, reason, replaces: Vec::new() }));
+            }
+            let view = seen.get_or_insert_with(|| ChangeSetView { status, reason, replaces: Vec::new() });
             view.replaces.extend(page.changes().iter().filter_map(view::replaced));
             token = page.next_token().map(str::to_owned);
             if token.is_none() {

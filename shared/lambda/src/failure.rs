@@ -18,6 +18,7 @@ use slipway_flows::FlowError;
 /// | `Slipway.Environment.Invalid` | set the variables that the message names |
 /// | `Slipway.Event.Malformed` | correct the sender of the event |
 /// | `Slipway.Panic` | report the defect |
+/// | `Slipway.LeftUndone` | a line of its own: an event or a clean-up was refused for good, and is not tried again; read the service's message |
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct InvocationError {

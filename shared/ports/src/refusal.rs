@@ -51,6 +51,10 @@ const DENIED: &[&str] = &[
     "InvalidAccessKeyId",
     "InvalidClientTokenId",
     "NotAuthorized",
+    // Of an entry of `PutEvents`: the bus' policy, or the role's, does not let this source or detail type through (API_PutEventsResultEntry,
+    // `ErrorCode`).
+    "NotAuthorizedForDetailTypeException",
+    "NotAuthorizedForSourceException",
     "SignatureDoesNotMatch",
     "UnauthorizedOperation",
     "UnrecognizedClientException",

@@ -21,6 +21,13 @@ pub(crate) use retry::{RetryDecision, RetryPolicy, RetryState};
 /// The pause before machines are asked about their health again: about one tick.
 pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(50);
 
+/// The longest token: `Comment` of `SendCommand` has at most 100 characters
+/// (<https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_SendCommand.html>).
+const MOST_TOKEN: usize = 100;
+
+/// The most of what a sender works on in a token.
+const MOST_NAME: usize = 24;
+
 /// A command that was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -58,13 +65,13 @@ impl Sender<'_> {
             verb.parameters(),
             now.as_nanosecond()
         );
-        let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
-        let token = format!(
-            "{}/{}/{round}/{}",
-            short(cluster, 44),
-            short(name, 24),
-            &sha256_hex(whole.as_bytes())[..24]
-        );
+        let digest = &sha256_hex(whole.as_bytes())[..24];
+        // The cluster's name stays whole: Run Command's event wakes the cluster that the token names (`cluster_of_token`). What is worked on is for people,
+        // and is part of the digest.
+        let rest = format!("/{round}/{digest}");
+        let room = MOST_TOKEN.saturating_sub(cluster.chars().count() + "/".len() + rest.len());
+        let name: String = name.chars().take(room.min(MOST_NAME)).collect();
+        let token = format!("{cluster}/{name}{rest}");
         Command { token, instance, verb }
     }
 }

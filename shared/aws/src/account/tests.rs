@@ -88,6 +88,20 @@ async fn all_pages_are_read() {
 }
 
 #[tokio::test]
+async fn what_has_more_pages_than_are_read_is_an_error_and_not_a_part_of_it() {
+    let page = "<R><vpcSet><item><vpcId>v</vpcId></item></vpcSet><nextToken>more</nextToken></R>";
+    let server = Server::new(&vec![(200, page); MOST_PAGES]);
+    let error = server.aws().vpcs().await.unwrap_err();
+    assert!(error.message.contains("more than 100 pages"), "{error}");
+    let page = "<R><SimulatePrincipalPolicyResult><IsTruncated>true</IsTruncated><Marker>m</Marker><EvaluationResults/>\
+                </SimulatePrincipalPolicyResult></R>";
+    let server = Server::new(&vec![(200, page); MOST_PAGES]);
+    let resources = set(["*".to_owned()]);
+    let error = server.aws().not_allowed("arn:role", &set(["s3:GetObject"]), &resources).await.unwrap_err();
+    assert!(error.message.contains("more than 100 pages"), "{error}");
+}
+
+#[tokio::test]
 async fn gateways_count_in_the_zones_of_their_subnets_unless_they_are_gone() {
     let nats = "<R><natGatewaySet><item><subnetId>a</subnetId><state>available</state></item>\
                 <item><subnetId>a</subnetId><state>deleted</state></item><item><subnetId>b</subnetId><state>pending</state></item>\

@@ -109,6 +109,66 @@ async fn a_change_set_says_what_it_replaces_on_all_its_pages() {
     assert!(server.requests()[1].body.contains("NextToken=t"), "{}", server.requests()[1].body);
 }
 
+/// With the fields that the API reference of OperationEvent has.
+#[tokio::test]
+async fn a_change_set_that_validation_refused_says_what_is_wrong_with_which_resource() {
+    const WHY: &str = "The following hook(s)/validation failed: [AWS::EarlyValidation::PropertyValidation]. \
+                       To troubleshoot Early Validation errors, use the DescribeEvents API for detailed failure information.";
+    let failed = change_set(&format!(
+        "<ChangeSetId>arn:aws:cloudformation:eu-west-1:1:changeSet/slipway-1/u</ChangeSetId><Status>FAILED</Status>\
+         <ExecutionStatus>UNAVAILABLE</ExecutionStatus><StatusReason>{WHY}</StatusReason>"
+    ));
+    let event = |inside: &str| format!("<member><EventId>e</EventId>{inside}</member>");
+    let validation = |id: &str, mode: &str, reason: &str, path: &str| {
+        event(&format!(
+            "<EventType>VALIDATION_ERROR</EventType><LogicalResourceId>{id}</LogicalResourceId><ValidationFailureMode>{mode}</ValidationFailureMode>\
+             <ValidationStatus>FAILED</ValidationStatus><ValidationStatusReason>{reason}</ValidationStatusReason><ValidationPath>{path}</ValidationPath>"
+        ))
+    };
+    let events = |inside: String| -> Answer {
+        let xml = format!(
+            "<DescribeEventsResponse><DescribeEventsResult><OperationEvents>{inside}</OperationEvents></DescribeEventsResult></DescribeEventsResponse>"
+        );
+        (200, Box::leak(xml.into_boxed_str()))
+    };
+    let path = "/Resources/Volume0/Properties/Iops";
+    let mended = [
+        validation("Volume0", "FAIL", "expected type Integer", path),
+        validation("Volume0", "FAIL", "expected type Integer", path),
+        validation("Bucket", "WARN", "the bucket is not empty", "/Resources/Bucket"),
+        event(
+            "<EventType>HOOK_INVOCATION_ERROR</EventType><LogicalResourceId>Role</LogicalResourceId><HookType>Our::Guard::Hook</HookType>\
+             <HookFailureMode>FAIL</HookFailureMode><HookStatusReason>no boundary</HookStatusReason>",
+        ),
+    ];
+    let many = (0..12).map(|at| validation(&format!("V{at}"), "FAIL", "no", "/R")).collect::<String>();
+    const DENIED: Answer = (
+        403,
+        "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>",
+    );
+    let (server, stacks) = stacks(&[
+        failed,
+        events(mended.concat()),
+        failed,
+        events(many),
+        failed,
+        events(String::new()),
+        failed,
+        DENIED,
+    ]);
+    let reason = async || stacks.change_set("a-etcd", "slipway-1").await.unwrap().unwrap().reason.unwrap();
+    let volume = format!("Volume0: expected type Integer ({path})");
+    assert_eq!(reason().await, format!("{WHY} {volume}; Role: no boundary"));
+    let told = reason().await;
+    assert!(told.contains("V9: no (/R); and 2 more") && !told.contains("V10"), "{told}");
+    assert_eq!(reason().await, WHY, "without events");
+    assert_eq!(reason().await, WHY, "an installation that was not updated");
+    let asked = &server.requests()[1].body;
+    for part in ["Action=DescribeEvents", "&ChangeSetName=arn%3Aaws%3Acloudformation", "&Filters.FailedEvents=true"] {
+        assert!(asked.contains(part), "{asked}");
+    }
+}
+
 #[tokio::test]
 async fn a_change_set_without_changes_is_no_failure() {
     let failed = |reason: &str| {

@@ -122,11 +122,17 @@ pub async fn attempt<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: T
         }
         // What can never be said or cleaned up must not hold up what comes after it.
         (FlowError::Port(error), Refusal::Left) if error.kind == ErrorKind::Invalid => {
-            tracing::error!(cluster, effect = name(effect), %error, "left undone");
+            left_undone(cluster, effect, &error);
             Ok(EffectOutcome::Done)
         }
         (error, _) => Err(error),
     }
+}
+
+/// Says that a refused effect is given up: nothing else remembers it, so the line has a type that the alarms count (`RolloutNeedsPerson`,
+/// infra/template.yaml).
+fn left_undone(cluster: &str, effect: &Effect, error: &PortError) {
+    tracing::error!(errorType = "Slipway.LeftUndone", cluster, effect = name(effect), %error, "left undone");
 }
 
 /// The digest by which a template is named: `templates/<stack>/<sha256>.json`.

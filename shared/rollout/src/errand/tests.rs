@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use slipway_core::node::VerbFailure;
+use slipway_core::node::command::cluster_of_token;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -34,6 +35,23 @@ fn p8_the_token_of_a_command_is_not_known_before_the_command_is_decided() {
     let token = |nanosecond| sender.command(2, "i-1".to_owned(), Verb::EtcdHealth, at(nanosecond)).token;
     assert_eq!(token(0), token(0));
     assert_ne!(token(0), token(1));
+}
+
+/// `SendCommand` takes 100 characters of `Comment`, and a cluster's name has up to 56. Run Command's event wakes the cluster that the token names.
+#[test]
+fn the_token_of_a_command_names_its_cluster_whole_and_fits_a_comment() {
+    let longest = "c".repeat(56);
+    for (cluster, name) in [
+        ("c", "etcd-0"),
+        (&longest, "controller"),
+        (&longest, "pool-with-a-name-of-more-characters-than-fit"),
+    ] {
+        let sender = Sender { owner: "1 2026-11-28T03:00:00Z", cluster, name };
+        let token = sender.command(u32::MAX, "i-1".to_owned(), Verb::EtcdHealth, NOW).token;
+        assert_eq!(cluster_of_token(&token), Some(cluster), "{token}");
+        assert!(token.chars().count() <= 100, "{token}");
+        assert_eq!(token.split('/').count(), 4, "{token}");
+    }
 }
 
 #[test]
