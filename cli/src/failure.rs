@@ -126,6 +126,13 @@ fn help_in_cloud(error: &PortError) -> Option<String> {
         "ExpiredToken" | "ExpiredTokenException" | "RequestExpired" => {
             "your AWS credentials have expired: sign in again (such as `aws sso login`), then try again".to_owned()
         }
+        // The SDK's words for a profile with `login_session`. Its provider for these brings a second implementation of cryptography with it (p256), and
+        // `aws configure export-credentials` gives them out as a program.
+        "NoCredentials" if error.message.contains("credentials-login") => {
+            "this profile signs in by `aws login`, which slipway does not read itself. Add another profile with `credential_process = aws configure \
+             export-credentials --profile NAME --format process`, where NAME is this one, and name that with --profile"
+                .to_owned()
+        }
         "NoCredentials" => {
             "you are not signed in to AWS: `aws sso login`, or name a profile that `aws configure list-profiles` lists with --profile, or set \
              AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"

@@ -164,7 +164,14 @@ impl Aws {
         };
         let config = self.config();
         let (signing_region, own) = service.place(self.region());
-        let url = self.stand_in(service).unwrap_or(own);
+        let url = match self.stand_in(service) {
+            Some(stand_in) => stand_in,
+            None => {
+                own_endpoint(service, own, config.use_fips(), config.use_dual_stack()).map_err(|message| {
+                    PortError { kind: ErrorKind::Invalid, operation, subject: subject.to_owned(), message }
+                })?
+            }
+        };
         let provider = config.credentials_provider().ok_or_else(|| refused("nobody is signed in"))?;
         let http = config.http_client().ok_or_else(|| refused("there is no HTTP client"))?;
         let mut layer = Layer::new("signature");
@@ -217,6 +224,29 @@ impl Aws {
         let named = config.service_config().and_then(|services| services.load_config(key));
         named.or_else(|| config.endpoint_url().map(str::to_owned))
     }
+}
+
+/// `own`, unless the environment or the profile wants an endpoint of another kind: the SDKs have a list of these, and nothing may be sent anywhere
+/// else meanwhile ("FIPS endpoints" and "Service-specific endpoints", AWS SDKs and Tools reference guide).
+///
+/// # Errors
+/// A message that names the variable to set.
+fn own_endpoint(
+    service: Service,
+    own: String,
+    fips: Option<bool>,
+    dual_stack: Option<bool>,
+) -> Result<String, String> {
+    let wanted =
+        [(fips, "AWS_USE_FIPS_ENDPOINT", "FIPS"), (dual_stack, "AWS_USE_DUALSTACK_ENDPOINT", "dual-stack")];
+    let Some((_, variable, kind)) = wanted.into_iter().find(|(wanted, ..)| *wanted == Some(true)) else {
+        return Ok(own);
+    };
+    let named = service.id().to_uppercase().replace(' ', "_");
+    Err(format!(
+        "{variable} is set (or its like in the profile), and Slipway knows no {kind} endpoint of {}: set AWS_ENDPOINT_URL_{named} to its address",
+        service.id()
+    ))
 }
 
 /// The operation without its service.
@@ -304,6 +334,8 @@ pub(crate) fn text<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -330,6 +362,37 @@ mod tests {
         ] {
             assert_eq!(service.place(region), (signed_for.to_owned(), url.to_owned()), "{region}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_of_another_kind_than_we_know_is_not_replaced_by_one_that_we_know() {
+        let config = |fips, dual_stack, url: Option<&str>| {
+            let credentials =
+                aws_sdk_s3::config::Credentials::new("AKIDEXAMPLE", "secret", None, None, "test");
+            let mut config = aws_config::SdkConfig::builder()
+                .behavior_version(aws_config::BehaviorVersion::latest())
+                .region(Region::new("us-gov-west-1"))
+                .credentials_provider(aws_sdk_s3::config::SharedCredentialsProvider::new(credentials))
+                .http_client(aws_smithy_http_client::Builder::new().build_http())
+                .retry_config(RetryConfig::disabled())
+                .use_fips(fips)
+                .use_dual_stack(dual_stack);
+            config.set_endpoint_url(url.map(str::to_owned));
+            Aws::new(config.build()).unwrap()
+        };
+        let names = [("fips", "AWS_USE_FIPS_ENDPOINT"), ("dual", "AWS_USE_DUALSTACK_ENDPOINT")];
+        for (kind, variable) in names {
+            let error = config(kind == "fips", kind == "dual", None).caller().await.unwrap_err();
+            assert_eq!((error.kind, error.operation), (ErrorKind::Invalid, "sts:GetCallerIdentity"));
+            for words in [variable, "AWS_ENDPOINT_URL_STS"] {
+                assert!(error.message.contains(words), "{error}");
+            }
+        }
+        // With an address, that is where it goes: nobody is there.
+        let error = config(true, true, Some("http://127.0.0.1:1")).caller().await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Transient, "{error}");
+        let told = own_endpoint(Service::Quotas, String::new(), Some(true), None).unwrap_err();
+        assert!(told.contains("AWS_ENDPOINT_URL_SERVICE_QUOTAS"), "{told}");
     }
 
     #[test]

@@ -36,7 +36,10 @@ use crate::store::{self, AT_A_TIME, NodeObject, Stored};
 pub use perform::attempt;
 use perform::perform_and_record;
 use received::{receive_notice, receive_order};
-pub use wakes::{Interruption, wake_by_command, wake_by_group, wake_by_interruption, wake_by_stack};
+pub use wakes::{
+    Interruption, is_left_to_the_next_tick, wake_by_command, wake_by_group, wake_by_interruption,
+    wake_by_stack,
+};
 
 /// How often an invocation looks and decides at most: each wave of stacks and each step of nodes that finds nothing to do is one.
 const ROUNDS: u32 = 25;
@@ -221,7 +224,11 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
         let observed = observe(ports, wake, &state, now).await?;
         let decision = decide(&state, &observed, now);
         if is_new && observed.desired.is_none() && decision.next == state {
-            // Nothing was ever planned for it: a name that was mistyped gets no status either.
+            // Nothing was ever planned for it: a name that was mistyped gets no status either. Nor does it keep a tick, which may have been armed
+            // again after the cluster was destroyed.
+            if wake.by == Waker::Tick {
+                disarm(ports, &wake.cluster).await?;
+            }
             return Ok(decision.report);
         }
         let over = !decision.next.needs_tick();

@@ -54,6 +54,16 @@ impl InvocationError {
         &self.message
     }
 
+    /// Logs the failure of a tick that is left to the next tick, and says so as the invocation's result: Lambda would try it again twice, at the same
+    /// time as the next ticks, and then keep it as a dead letter (developer guide, "How Lambda handles errors and retries with asynchronous
+    /// invocation"). The line is of the same type as any failure's, for `RolloutNeedsPerson`; `RolloutTickFailed` counts it by its
+    /// message (infra/template.yaml).
+    #[must_use]
+    pub fn left_to_the_next_tick(&self) -> String {
+        tracing::error!(errorType = self.kind, errorMessage = self.message, "tick failed");
+        "the next tick tries again".to_owned()
+    }
+
     pub(crate) fn log(&self) {
         tracing::error!(errorType = self.kind, errorMessage = self.message, "failed");
     }

@@ -109,6 +109,20 @@ mod tests {
     }
 
     #[test]
+    fn a_tick_that_fails_is_counted_by_its_type_and_by_its_message() {
+        let mut outcome = String::new();
+        let lines =
+            logged("info", || outcome = InvocationError::malformed("no version").left_to_the_next_tick());
+        assert_eq!(outcome, "the next tick tries again");
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0]["errorType"], "Slipway.Event.Malformed");
+        assert_eq!(lines[0]["errorMessage"], "no version");
+        assert_eq!(lines[0]["message"], "tick failed");
+        let template = include_str!("../../../infra/template.yaml");
+        assert!(template.contains("FilterPattern: '{ $.message = \"tick failed\" }'"));
+    }
+
+    #[test]
     fn p9_libraries_never_log_below_info() {
         let lines = logged("trace", || {
             tracing::trace!(target: "aws_smithy_runtime::client", body = "hunter2", "response");

@@ -57,6 +57,12 @@ async fn a_profile_whose_credentials_a_program_gives_out_reaches_the_installatio
     let failed = run(&slipway, ADMINISTRATOR, "list --profile corp", &environment).await;
     assert!(failed.code == 3 && failed.stderr.contains("NoCredentials"), "{failed:?}");
     assert!(!failed.stderr.contains("top-secret"), "{failed:?}");
+
+    // `aws login` made it: what to do is said, since no SDK reads it here.
+    let file = folder.path().join("config");
+    std::fs::write(file, "[profile corp]\nlogin_session = arn:aws:iam::123456789012:user/corp\n").unwrap();
+    let failed = run(&slipway, ADMINISTRATOR, "list --profile corp", &environment).await;
+    assert!(failed.code == 3 && failed.stderr.contains("export-credentials --profile NAME"), "{failed:?}");
 }
 
 /// The portal of IAM Identity Center: GetRoleCredentials of its API, for whoever has the token of the login.

@@ -142,10 +142,8 @@ async fn a_change_set_that_validation_refused_says_what_is_wrong_with_which_reso
         ),
     ];
     let many = (0..12).map(|at| validation(&format!("V{at}"), "FAIL", "no", "/R")).collect::<String>();
-    const DENIED: Answer = (
-        403,
-        "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>",
-    );
+    const DENIED: Answer =
+        (403, "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>");
     let (server, stacks) = stacks(&[
         failed,
         events(mended.concat()),
@@ -164,7 +162,9 @@ async fn a_change_set_that_validation_refused_says_what_is_wrong_with_which_reso
     assert_eq!(reason().await, WHY, "without events");
     assert_eq!(reason().await, WHY, "an installation that was not updated");
     let asked = &server.requests()[1].body;
-    for part in ["Action=DescribeEvents", "&ChangeSetName=arn%3Aaws%3Acloudformation", "&Filters.FailedEvents=true"] {
+    for part in
+        ["Action=DescribeEvents", "&ChangeSetName=arn%3Aaws%3Acloudformation", "&Filters.FailedEvents=true"]
+    {
         assert!(asked.contains(part), "{asked}");
     }
 }

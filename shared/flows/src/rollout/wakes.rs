@@ -82,6 +82,16 @@ pub async fn wake_by_command<A: Objects, S: Stacks, G: Groups, C: Commands, B: B
     wake_matching(ports, cluster.into_iter().collect(), Rollout::is_open, Waker::Event, now).await
 }
 
+/// Whether what failed for `who` is left to the next tick: a tick has nothing to say but its cluster's name, and the next one says it in a minute. That
+/// one has to come: this invocation may have taken the tick away before it failed, so it is armed again. One that nobody needs takes itself
+/// away. Anything else that fails is tried again by Lambda.
+pub async fn is_left_to_the_next_tick<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    who: &Wake,
+) -> bool {
+    who.by == Waker::Tick && ports.ticks.arm(&who.cluster).await.is_ok()
+}
+
 async fn wake_matching<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     // More than one, since a cluster's name may hold dashes.

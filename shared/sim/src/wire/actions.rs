@@ -157,6 +157,20 @@ fn perform(
             xml.list("StackEvents", page, |xml, event| render::event(xml, stack, event));
             xml.maybe("NextToken", next.map(page_token));
         }
+        "DescribeEvents" => {
+            // By the name alone, or with the stack's beside it, it is refused (cloudformation-cli 1116). Nothing here validates before it deploys, so a change set has
+            // no events of its own.
+            let name = query.required("ChangeSetName")?;
+            if !name.starts_with("arn:") {
+                return Err(ApiError::validation(
+                    "One of ChangeSetName, OperationId or StackName must be specified",
+                ));
+            }
+            query.flag("Filters.FailedEvents");
+            query.finish()?;
+            world.change_set_events(name)?;
+            xml.nest("OperationEvents", |_| {});
+        }
         "DescribeStackResources" => {
             let (name, only) = (query.required("StackName")?, query.take("LogicalResourceId"));
             query.finish()?;

@@ -100,6 +100,10 @@ async fn a_stack_lives_its_life_on_the_wire() {
     let named = [("StackName", "net"), ("ChangeSetName", "first")];
     let text = client.until("DescribeChangeSet", &named, "<ExecutionStatus>AVAILABLE").await;
     assert!(text.contains("<Action>Add</Action>") && text.contains("<Value>b &amp; c</Value>"), "{text}");
+    let arn = text.split_once("<ChangeSetId>").unwrap().1.split_once('<').unwrap().0.to_owned();
+    let of_change_set = [("ChangeSetName", &*arn), ("Filters.FailedEvents", "true")];
+    let (status, answer) = client.call("DescribeEvents", &of_change_set).await;
+    assert!(status == 200 && answer.contains("<OperationEvents></OperationEvents>"), "{answer}");
     assert_eq!(client.call("ExecuteChangeSet", &named).await.0, 200);
     let text = client.until("DescribeStacks", &[("StackName", "net")], "CREATE_COMPLETE").await;
     assert!(text.contains("<ExportName>a&lt;b</ExportName>"), "{text}");
@@ -158,6 +162,8 @@ async fn errors_have_aws_codes_and_statuses() {
     let (status, text) =
         client.call("DescribeChangeSet", &[("StackName", "net"), ("ChangeSetName", "x")]).await;
     assert!(status == 404 && text.contains("<Code>ChangeSetNotFound</Code>"), "{text}");
+    let (status, text) = client.call("DescribeEvents", &[("StackName", "net"), ("ChangeSetName", "c")]).await;
+    assert!(status == 400 && text.contains("must be specified"), "{text}");
     client.served_world_throttles("DescribeStacks");
     let (status, text) = client.call("DescribeStacks", &[]).await;
     assert!(status == 400 && text.contains("<Code>Throttling</Code>"), "{text}");

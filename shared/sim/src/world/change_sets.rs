@@ -228,6 +228,12 @@ impl World {
         Ok(self.stack_and_change_set(&stack_id, &id))
     }
 
+    /// `DescribeEvents` of a change set.
+    pub(crate) fn change_set_events(&mut self, arn: &str) -> ApiResult<()> {
+        self.enter("DescribeEvents")?;
+        self.locate_change_set(None, arn).map(|_| ())
+    }
+
     /// `ListChangeSets`.
     pub(crate) fn change_sets(&mut self, stack: &str) -> ApiResult<(&Stack, &[ChangeSet])> {
         self.enter("ListChangeSets")?;

@@ -65,6 +65,29 @@ async fn p8_a_tick_that_comes_when_nothing_is_open_takes_itself_away() {
 }
 
 #[tokio::test]
+async fn p8_a_tick_for_which_nothing_was_ever_planned_takes_itself_away() {
+    let shore = Shore::default();
+    shore.wakes(Waker::Tick).await.unwrap();
+    assert_eq!(shore.done(), ["disarm"]);
+}
+
+#[tokio::test]
+async fn p8_a_tick_that_fails_is_left_to_the_next_one_only_if_that_will_come() {
+    let who = |by: Waker| Wake { cluster: "c".to_owned(), by };
+    // Whatever this invocation did before it failed, perhaps to the tick itself.
+    let shore = Shore::with(&idle());
+    assert!(shore.leaves(who(Waker::Tick)).await);
+    assert_eq!(shore.done(), ["arm"]);
+    shore.fails("arm", ErrorKind::Transient);
+    assert!(!shore.leaves(who(Waker::Tick)).await, "Lambda tries again");
+    let shore = Shore::with(&rolling(json!("executing")));
+    for by in [Waker::Event, group(), Waker::Look, skip()] {
+        assert!(!shore.leaves(who(by)).await);
+    }
+    assert_eq!(shore.log(), [""; 0], "nothing else makes up for these");
+}
+
+#[tokio::test]
 async fn a_daily_look_at_a_cluster_of_which_nothing_was_ever_rolled_out_tells_nothing() {
     let shore = Shore::default();
     shore.wakes(Waker::Look).await.unwrap();
