@@ -93,7 +93,10 @@ pub(super) fn compare(old: &Baseline, new: &Rendering) -> Vec<MembershipChange> 
                     MembershipAction::Remove if joined(&index) => {
                         format!("{voters} voters have machines, and stay")
                     }
-                    _ => quorum_words(action, before, voters),
+                    MembershipAction::Add
+                    | MembershipAction::Readdress
+                    | MembershipAction::Replace
+                    | MembershipAction::Remove => quorum_words(action, before, voters),
                 },
             }
         })

@@ -317,11 +317,11 @@ fn may_be_removed(answers: &Answers, turn: &Turn<'_>) -> bool {
         found.map(|member| member.learner)
     };
     let is_learner = serving.iter().find_map(listed).unwrap_or(false);
-    let may_be_ignored = |danger: &Danger| match danger {
-        Danger::LearnerInMembership(member) if *member == name => true,
-        // It counts all members as voters.
-        Danger::NoneToSpare { .. } => is_learner,
-        _ => is_of_lost_member(danger, turn),
+    let may_be_ignored = |danger: &Danger| {
+        // Of these, it counts all members as voters.
+        let counts_it = is_learner && matches!(danger, Danger::NoneToSpare { .. });
+        let is_it = matches!(danger, Danger::LearnerInMembership(member) if *member == name);
+        counts_it || is_it || is_of_lost_member(danger, turn)
     };
     let (ignored, dangers): (Vec<Danger>, Vec<Danger>) =
         danger::of_member(Some(turn.role), answers).into_iter().partition(may_be_ignored);
@@ -343,11 +343,10 @@ fn is_of_lost_member(danger: &Danger, turn: &Turn<'_>) -> bool {
         name.is_empty() && is_lost(turn.role)
             || turn.members.keys().any(|role| role.to_string() == name && is_lost(role))
     };
-    match danger {
-        Danger::SilentMember { role, .. } => is_lost(role),
-        Danger::LearnerInMembership(member) | Danger::Unreachable { member, .. } => is_named(member),
-        _ => false,
+    if let Danger::SilentMember { role, .. } = danger {
+        return is_lost(role);
     }
+    matches!(danger, Danger::LearnerInMembership(member) | Danger::Unreachable { member, .. } if is_named(member))
 }
 
 fn check(

@@ -26,11 +26,11 @@ fn growing(status: StackStatus) -> (Rollout, Observed) {
 fn removals(state: &Rollout, observed: &Observed, seconds: i64) -> (Rollout, Vec<(String, String)>) {
     let now = NOW + jiff::SignedDuration::from_secs(seconds);
     let decision = decide(state, observed, now);
-    let removals = decision.effects.iter().filter_map(|effect| match effect {
-        Effect::Send(Command { instance, verb: Verb::EtcdRemove { member }, .. }) => {
-            Some((instance.clone(), member.clone()))
-        }
-        _ => None,
+    let removals = decision.effects.iter().filter_map(|effect| {
+        let Effect::Send(Command { instance, verb: Verb::EtcdRemove { member }, .. }) = effect else {
+            return None;
+        };
+        Some((instance.clone(), member.clone()))
     });
     (Rollout { outbox: Vec::new(), ..decision.next.clone() }, removals.collect())
 }
@@ -106,7 +106,7 @@ fn p4_a_command_to_remove_that_was_refused_or_not_sent_is_sent_anew() {
         let mut state = state.clone();
         match outcome {
             EffectOutcome::Refused(why) => state.unsent(&token, &why),
-            _ => state.not_sent(&token),
+            EffectOutcome::Done | EffectOutcome::Dropped => state.not_sent(&token),
         }
         assert_eq!(removals(&state, &observed, 5).1.len(), 1);
     }

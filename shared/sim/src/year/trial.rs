@@ -294,10 +294,9 @@ impl Trial {
             People::Abort => return engine.person_after(soon, Deed::Say(Order::Abort { plan: None })),
             People::Skip => return engine.person_after(soon / 30, Deed::Skip(random.number())),
             People::Newer | People::Back => {
-                let newer = match self.people {
-                    People::Back => text(base.shape, base.change, false, ""),
-                    _ => text(base.shape, base.change, true, "m7i.2xlarge"),
-                };
+                let (changed, workers) =
+                    if self.people == People::Back { (false, "") } else { (true, "m7i.2xlarge") };
+                let newer = text(base.shape, base.change, changed, workers);
                 engine.person_after(soon, Deed::Upload(newer));
                 if base.shape.manual {
                     engine.person_after(soon + later, Deed::Approve);
