@@ -492,7 +492,7 @@ async fn a_member_joins_as_a_learner_and_gets_its_vote_once_it_has_caught_up() {
         all[0].member.start();
         all[0].is_healthy().await;
         let writer = Writer::start(&all[0].member.pki, std::iter::once(first.clone()));
-        let [_, second, third] = &mut all[..] else { unreachable!("three were made") };
+        let [founder, second, third] = &mut all[..] else { unreachable!("three were made") };
         for machine in [&*second, &*third] {
             // One endpoint does not answer.
             let endpoints = json!(["https://127.0.0.1:9", first]);
@@ -505,6 +505,14 @@ async fn a_member_joins_as_a_learner_and_gets_its_vote_once_it_has_caught_up() {
         let again = second.does(&["etcd", "join"]).await;
         assert_eq!(again["added"], json!(false), "run again");
         assert_eq!((&again["id"], &again["initialCluster"]), (&joined["id"], &joined["initialCluster"]));
+        // It has never run, so etcd knows no name of it.
+        let nameless = founder.health().await.members;
+        assert!(nameless.iter().any(|member| member.learner && member.name.is_empty()), "{nameless:?}");
+        let removed = founder.does(&["etcd", "remove", "--member", "etcd-1"]).await;
+        assert_eq!((&removed["removed"], &removed["id"]), (&json!(true), &joined["id"]));
+        assert_eq!(founder.does(&["etcd", "remove", "--member", "etcd-1"]).await["removed"], json!(false));
+        let joined = second.does(&["etcd", "join"]).await;
+        assert_eq!(joined["added"], json!(true));
         begins(second, &joined).await;
         let learner = second.health().await;
         assert!(!learner.healthy && !learner.serving);
