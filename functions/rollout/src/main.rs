@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use serde_json::Value;
 use slipway_aws::{AutoScaling, Aws, CloudFormation, EventBus, RunCommand, S3Bucket};
 use slipway_flows::rollout::{
-    Clock, RolloutPorts, is_left_to_the_next_tick, wake, wake_by_command, wake_by_group,
-    wake_by_interruption, wake_by_stack,
+    Clock, RolloutPorts, wake_by_command, wake_by_group, wake_by_interruption, wake_by_stack, wake_or_leave,
 };
 use slipway_lambda::event::{Woken, woken};
 use slipway_lambda::{Environment, Function, Invocation, InvocationError, environment};
@@ -49,12 +48,9 @@ impl Function for Rollout {
         let report = match woken(event)? {
             Woken::Cluster(who) => {
                 invocation.about(&who.cluster);
-                match wake(&ports, &who, invocation.now).await {
+                match wake_or_leave(&ports, &who, invocation.now).await? {
                     Ok(report) => Some(report),
-                    Err(error) if is_left_to_the_next_tick(&ports, &who).await => {
-                        return Ok(InvocationError::from(error).left_to_the_next_tick());
-                    }
-                    Err(error) => return Err(error.into()),
+                    Err(left) => return Ok(InvocationError::from(left).left_to_the_next_tick()),
                 }
             }
             Woken::Stack(stack) => wake_by_stack(&ports, &stack, invocation.now).await?,
