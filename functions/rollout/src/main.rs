@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use slipway_aws::{AutoScaling, Aws, CloudFormation, EventBus, RunCommand, S3Bucket};
-use slipway_flows::rollout::{self, Clock, RolloutPorts};
+use slipway_flows::rollout::{
+    Clock, RolloutPorts, wake_by_command, wake_by_group, wake_by_interruption, wake_by_stack, wake_or_leave,
+};
 use slipway_lambda::event::{Woken, woken};
 use slipway_lambda::{Environment, Function, Invocation, InvocationError, environment};
 
@@ -25,7 +27,8 @@ impl Function for Rollout {
         let aws = Aws::from_env().await.map_err(InvocationError::environment)?;
         let assets = aws.bucket(&variables.asset_bucket);
         let stacks = aws.stacks(&assets, &variables.cloudformation_role_arn);
-        let (groups, commands, bus) = (aws.groups(), aws.commands(), aws.bus(&variables.bus_name));
+        let (groups, commands) = (aws.groups(), aws.commands());
+        let bus = aws.bus(&variables.bus_name);
         Ok(Self { aws, assets, stacks, groups, commands, bus, variables })
     }
 
@@ -45,19 +48,15 @@ impl Function for Rollout {
         let report = match woken(event)? {
             Woken::Cluster(who) => {
                 invocation.about(&who.cluster);
-                match rollout::wake(&ports, &who, invocation.now).await {
-                    Err(error) if rollout::is_left_to_the_next_tick(&ports, &who).await => {
-                        return Ok(InvocationError::from(error).left_to_the_next_tick());
-                    }
-                    woken => Some(woken?),
+                match wake_or_leave(&ports, &who, invocation.now).await? {
+                    Ok(report) => Some(report),
+                    Err(left) => return Ok(InvocationError::from(left).left_to_the_next_tick()),
                 }
             }
-            Woken::Stack(stack) => rollout::wake_by_stack(&ports, &stack, invocation.now).await?,
-            Woken::Group(group) => rollout::wake_by_group(&ports, &group, invocation.now).await?,
-            Woken::Interruption(notice) => {
-                rollout::wake_by_interruption(&ports, &notice, invocation.now).await?
-            }
-            Woken::Command(id) => rollout::wake_by_command(&ports, &id, invocation.now).await?,
+            Woken::Stack(stack) => wake_by_stack(&ports, &stack, invocation.now).await?,
+            Woken::Group(group) => wake_by_group(&ports, &group, invocation.now).await?,
+            Woken::Interruption(notice) => wake_by_interruption(&ports, &notice, invocation.now).await?,
+            Woken::Command(id) => wake_by_command(&ports, &id, invocation.now).await?,
             Woken::Nobody(why) => return Ok(format!("nobody is woken: {why}")),
         };
         Ok(report.map_or_else(

@@ -37,8 +37,7 @@ pub use perform::attempt;
 use perform::perform_and_record;
 use received::{receive_notice, receive_order};
 pub use wakes::{
-    Interruption, is_left_to_the_next_tick, wake_by_command, wake_by_group, wake_by_interruption,
-    wake_by_stack,
+    Interruption, wake_by_command, wake_by_group, wake_by_interruption, wake_by_stack, wake_or_leave,
 };
 
 /// How often an invocation looks and decides at most: each wave of stacks and each step of nodes that finds nothing to do is one.

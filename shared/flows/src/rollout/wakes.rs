@@ -11,8 +11,8 @@ use slipway_core::status::Report;
 use slipway_ports::Objects;
 use slipway_rollout::Rollout;
 
-use super::{RolloutPorts, Wake, Waker, decide, wake_from};
-use crate::error::FlowResult;
+use super::{RolloutPorts, Wake, Waker, decide, wake, wake_from};
+use crate::error::{FlowError, FlowResult};
 use crate::ports::{Bus, Commands, Groups, Stacks, Ticks};
 use crate::store;
 
@@ -82,14 +82,22 @@ pub async fn wake_by_command<A: Objects, S: Stacks, G: Groups, C: Commands, B: B
     wake_matching(ports, cluster.into_iter().collect(), Rollout::is_open, Waker::Event, now).await
 }
 
-/// Whether what failed for `who` is left to the next tick: a tick has nothing to say but its cluster's name, and the next one says it in a minute. That
-/// one has to come: this invocation may have taken the tick away before it failed, so it is armed again. One that nobody needs takes itself
-/// away. Anything else that fails is tried again by Lambda.
-pub async fn is_left_to_the_next_tick<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+/// Wakes the rollout as [`super::wake`] does, and leaves what fails for a tick to the next tick: the inner error. A tick says nothing but its cluster's
+/// name, and the next one says it in a minute. That one has to come: this invocation may have taken the tick away before it failed, so it is
+/// armed again. One that nobody needs takes itself away.
+///
+/// # Errors
+/// If the event has to be tried again: nothing else makes up for it.
+pub async fn wake_or_leave<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     who: &Wake,
-) -> bool {
-    who.by == Waker::Tick && ports.ticks.arm(&who.cluster).await.is_ok()
+    now: Timestamp,
+) -> FlowResult<Result<Report, FlowError>> {
+    match wake(ports, who, now).await {
+        Ok(report) => Ok(Ok(report)),
+        Err(error) if who.by == Waker::Tick && ports.ticks.arm(&who.cluster).await.is_ok() => Ok(Err(error)),
+        Err(error) => Err(error),
+    }
 }
 
 async fn wake_matching<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(

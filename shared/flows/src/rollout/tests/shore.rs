@@ -18,11 +18,9 @@ use slipway_rollout::{
     StackStatus, StackView, decide,
 };
 
-use crate::error::FlowResult;
+use crate::error::{FlowError, FlowResult};
 use crate::ports::{Bus, Commands, Groups, Stacks, Ticks};
-use crate::rollout::{
-    Clock, Decide, RolloutPorts, Wake, Waker, attempt, is_left_to_the_next_tick, wake_deciding,
-};
+use crate::rollout::{Clock, Decide, RolloutPorts, Wake, Waker, attempt, wake_deciding, wake_or_leave};
 use crate::store;
 
 /// The key of the template `{}`, by its digest.
@@ -213,8 +211,10 @@ impl Shore {
         self.run(async |ports| wake_deciding(ports, &who, now, decide).await).await
     }
 
-    pub(super) async fn leaves(&self, who: Wake) -> bool {
-        self.run(async |ports| is_left_to_the_next_tick(ports, &who).await).await
+    pub(super) async fn wakes_or_leaves(&self, by: Waker) -> FlowResult<Result<Report, FlowError>> {
+        let who = Wake { cluster: "c".to_owned(), by };
+        let now = self.now();
+        self.run(async |ports| wake_or_leave(ports, &who, now).await).await
     }
 
     pub(super) async fn attempts(&self, pending: &Pending) -> FlowResult<EffectOutcome> {

@@ -73,18 +73,28 @@ async fn p8_a_tick_for_which_nothing_was_ever_planned_takes_itself_away() {
 
 #[tokio::test]
 async fn p8_a_tick_that_fails_is_left_to_the_next_one_only_if_that_will_come() {
-    let who = |by: Waker| Wake { cluster: "c".to_owned(), by };
+    let failing = |also: &[&str]| {
+        let shore = Shore::with(&rolling(json!("executing")));
+        shore.fails("stack c-network", ErrorKind::Denied);
+        for call in also {
+            shore.fails(call, ErrorKind::Transient);
+        }
+        shore
+    };
+    let shore = failing(&[]);
+    let left = shore.wakes_or_leaves(Waker::Tick).await.unwrap().unwrap_err();
+    assert_eq!(left.kind(), "Slipway.test.Denied", "the alarm's type");
+    assert_eq!(shore.report().unwrap().state.as_str(), "stuck", "a person sees it");
     // Whatever this invocation did before it failed, perhaps to the tick itself.
-    let shore = Shore::with(&idle());
-    assert!(shore.leaves(who(Waker::Tick)).await);
     assert_eq!(shore.done(), ["arm"]);
-    shore.fails("arm", ErrorKind::Transient);
-    assert!(!shore.leaves(who(Waker::Tick)).await, "Lambda tries again");
-    let shore = Shore::with(&rolling(json!("executing")));
+    let failed = failing(&["arm"]).wakes_or_leaves(Waker::Tick).await.unwrap_err();
+    assert_eq!(failed.kind(), "Slipway.test.Denied", "Lambda tries again");
     for by in [Waker::Event, group(), Waker::Look, skip()] {
-        assert!(!shore.leaves(who(by)).await);
+        failing(&[]).wakes_or_leaves(by).await.unwrap_err();
     }
-    assert_eq!(shore.log(), [""; 0], "nothing else makes up for these");
+    let shore = Shore::with(&idle());
+    shore.wakes_or_leaves(Waker::Tick).await.unwrap().unwrap();
+    assert_eq!(shore.done(), ["disarm"], "one that is not needed");
 }
 
 #[tokio::test]
