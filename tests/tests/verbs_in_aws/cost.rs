@@ -68,7 +68,7 @@ async fn the_cost_is_what_the_stacks_have_times_the_prices_of_the_list() {
     let (keys, alarms) = (number("AWS::KMS::Key"), number("AWS::CloudWatch::Alarm"));
     assert_eq!(
         lines(&bill["slipway"]),
-        [format!("slipway: {keys} key: 1.00 to 1.00"), format!("slipway: {alarms} alarm: 1.20 to 1.20")]
+        [format!("slipway: {keys} key: 1.00 to 1.00"), format!("slipway: {alarms} alarm: 1.30 to 1.30")]
     );
 
     let text = cost(&slipway, &minimal, "").await;
