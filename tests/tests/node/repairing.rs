@@ -243,7 +243,7 @@ impl Controller {
         let up: f64 = up.split(' ').next().unwrap().parse().unwrap();
         let at = (up as u64).saturating_sub(seconds_ago);
         let seen = json!({ "lookedS": at, "goneS": { name: at } });
-        let path = self.root.path().join("run/slipway-manage/gone.json");
+        let path = self.root.path().join("run/slipway-manage/terminated_nodes.json");
         std::fs::write(path, seen.to_string()).unwrap();
     }
 
@@ -552,7 +552,7 @@ async fn one_look_deletes_five_nodes_at_most() {
     let names: Vec<String> = (0..8).map(|number| format!("i-0a1b2c3d4e5f6079{number}")).collect();
     api.lock().unwrap().nodes.extend(names.iter().map(|name| node(name, "Unknown")));
     controller.found_gone(&names[0], 610);
-    let path = controller.root.path().join("run/slipway-manage/gone.json");
+    let path = controller.root.path().join("run/slipway-manage/terminated_nodes.json");
     let mut seen: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     let at = seen["lookedS"].clone();
     for name in &names {
