@@ -19,7 +19,7 @@ pub trait Bus: Send + Sync {
 pub trait Stacks: Send + Sync {
     /// The present state of the stack; `None` if it does not exist. `cloudformation:DescribeStacks`.
     fn stack(&self, name: &str) -> impl Future<Output = PortResult<Option<StackView>>> + Send;
-    /// A change set; `None` if it does not exist. `cloudformation:DescribeChangeSet`.
+    /// A change set; `None` if it does not exist. `cloudformation:DescribeChangeSet`; why it failed: `cloudformation:DescribeEvents`.
     fn change_set(
         &self,
         stack: &str,

@@ -105,17 +105,19 @@ async fn an_upload_that_nobody_accepted_steers_no_scan() {
 
 /// The rollout of `plan` succeeds.
 fn rolls_out(workshop: &Workshop, plan: &Plan) {
-    let state = rolled_out(plan);
+    let (state, spec_version) = (rolled_out(plan), workshop.desired().unwrap().spec_version);
+    let upload = slipway_rollout::Upload { spec_version: spec_version.clone(), plan: plan.id.clone() };
     let good = slipway_rollout::RollbackTarget {
         generation: 2,
-        spec_version: workshop.desired().unwrap().spec_version,
+        spec_version,
         plan: plan.id.clone(),
         target: plan.to.clone(),
         approved: plan.needs_approval(),
         started_at: workshop.now,
         ended_at: workshop.now,
     };
-    let state = Rollout { rollback_targets: vec![good], ..state };
+    let uploads = [(plan.to.clone(), upload)].into_iter().collect();
+    let state = Rollout { rollback_targets: vec![good], uploads, ..state };
     workshop.assets.upload(&keys::rollout(&workshop.name), store::json(&state));
 }
 
