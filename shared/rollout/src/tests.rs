@@ -52,7 +52,7 @@ fn policy(approval: Approval) -> RolloutPolicy {
     }
 }
 
-fn rendering(size: u32) -> Rendering {
+pub(crate) fn rendering(size: u32) -> Rendering {
     let stack = |suffix: &str, kind| {
         let body = serde_json::json!({
             "Resources": {"Thing": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": format!("{suffix}-{size}")}}}
@@ -92,7 +92,7 @@ fn rendering(size: u32) -> Rendering {
     }
 }
 
-fn wanted(release: &Rendering, baseline: &Baseline, approval: Approval) -> Wanted {
+pub(crate) fn wanted(release: &Rendering, baseline: &Baseline, approval: Approval) -> Wanted {
     let plan = plan(baseline, release, &policy(approval));
     let desired = Desired {
         format: 1,

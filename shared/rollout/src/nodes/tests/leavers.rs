@@ -1,10 +1,13 @@
 //! Removing a member from etcd, look by look.
 
+use slipway_core::cluster::{Approval, MaintenanceWindow};
+use slipway_core::deadline::Deadline;
 use slipway_core::node::{EtcdHealth, EtcdMemberHealth, LeaderMoved, MemberRemoved};
 
 use super::dock::*;
 use super::*;
 use crate::outbox::{Evidence, Seen};
+use crate::tests::{rendering, wanted};
 use crate::waits::{Asks, Detail};
 
 /// How long a machine that could take a snapshot is waited for.
@@ -267,4 +270,32 @@ fn p4_a_learner_may_be_removed_and_nothing_is_removed_beside_a_learner_or_a_sile
     assert_eq!(where_groups_are_lost(0, 3, |at| (true, at == 2)), Place::Check);
     assert_eq!(where_groups_are_lost(1, 3, |at| (at > 0, at == 2)), Place::Check);
     assert_eq!(where_groups_are_lost(1, 3, |at| (at > 0 && at != 2, false)), Place::Check);
+}
+
+/// Its own certificates hurry nobody, and the newer plan cannot begin before etcd's stack is without both.
+#[test]
+fn p7_the_last_members_leave_outside_of_a_window_if_an_urgent_plan_waits_for_that() {
+    let newer = |ends: i64| {
+        let mut wanted = wanted(&rendering(2), &slipway_plan::Baseline::default(), Approval::Auto);
+        wanted.plan.renewal.deadline =
+            Deadline { ends: [(Role::Controller, at(ends))].into(), lead_s: 3_600 };
+        wanted
+    };
+    for (waits, ends, is_out, place) in [
+        (true, 60, true, Place::Snapshot),
+        (false, 60, true, Place::Look),
+        (true, 1_000_000, true, Place::Look),
+        (true, 60, false, Place::Look),
+    ] {
+        let mut dock = leaver(open(json!("look")));
+        dock.active.nodes.windows =
+            vec![MaintenanceWindow { days: vec![], start_minute: 600, length_min: 30 }];
+        dock.newer = waits;
+        dock.observed.desired = Some(newer(ends));
+        let phase = if is_out { done(false) } else { open(json!("look")) };
+        let mut other = serde_json::to_value(dock.step()).unwrap();
+        (other["role"], other["task"]) = (json!("etcd-4"), json!({"leaver": {"phase": phase}}));
+        dock.active.nodes.steps.push(serde_json::from_value(other).unwrap());
+        assert_eq!(dock.advance_at(0).0, place, "{waits}, {ends}, {is_out}");
+    }
 }
