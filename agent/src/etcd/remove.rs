@@ -34,10 +34,10 @@ pub async fn remove(local: &LocalMember, name: &str) -> AgentResult<MemberRemove
     }
 }
 
-/// One try. A member that was added and has never run has no name in etcd, and there is only one at a time, since etcd allows one learner: it is
-/// the one that is asked for, if none has the name.
+/// One try. It lists the members first, since the answer of an earlier try may have been lost.
 ///
-/// It lists the members first, since the answer of an earlier try may have been lost.
+/// If none has the name, the member that has never run is removed: "If the member is not started, the name will be an empty string" (etcd API,
+/// `Member.name`). There is one at most, because etcd allows a single learner ("Learner", etcd's design documents).
 async fn try_remove(own: &Endpoint, name: &str) -> Result<MemberRemoved, CallError> {
     let members = own.members().await?.members;
     let named = members.iter().find(|member| member.name == name);

@@ -76,7 +76,7 @@ impl Ticks for Schedules {
         const OPERATION: &str = "scheduler:CreateSchedule";
         let input = json!({"source": SOURCE, "detail-type": "Rollout Tick", "detail": {"cluster": cluster}});
         // A tick that is late is worth nothing, since the next one comes: neither retried nor kept. This is about the way to Lambda's queue; the function
-        // itself lets a tick that failed count as done (functions/rollout/src/main.rs).
+        // itself lets a tick that failed count as done (`wake_or_leave` in shared/flows/src/rollout/wakes.rs).
         let retries =
             RetryPolicy::builder().maximum_retry_attempts(0).maximum_event_age_in_seconds(60).build();
         let target = Target::builder()

@@ -144,19 +144,10 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                     nodes::advance(&mut active, departures, &next.cluster, observed, now, newer, held);
                 effects.append(sent);
                 waits.nodes = what;
-                if half_out(&active) {
-                    let removed = active.nodes.removed_members();
-                    let removed = removed.filter(|role| !next.joined_members.contains_key(*role)).cloned();
-                    next.removed_members.extend(removed);
-                }
+                note_members(&mut next, &active);
                 let done = active.nodes.steps.iter().filter(|step| step.is_done());
                 for step in done.clone().filter(|step| !step.is_skipped() && step.work().renews()) {
                     next.completes(&active, &step.role);
-                }
-                // What etcd's stack has begun with it, it ends with.
-                if !half_out(&active) {
-                    let left = done.clone().filter(|step| step.work() == nodes::Work::Leave);
-                    left.for_each(|step| drop(next.joined_members.remove(&step.role)));
                 }
                 let went_on = done.count() > at;
                 end::forget(&mut next, &active);
@@ -324,17 +315,7 @@ fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> 
         state.set_activity(Activity::Idle);
     }
     state.has_ended(&plan.id, None, (RolloutResult::Failed, &why), now);
-    let ended = Ended {
-        plan: plan.id.clone(),
-        spec_version: wanted.desired.spec_version.clone(),
-        target: plan.to.clone(),
-        of_what_runs: plan.left_behind.is_some(),
-        result: RolloutResult::Failed,
-        message: why,
-        ended_at: now,
-        steps: Vec::new(),
-        unserved: false,
-    };
+    let ended = Ended::without_beginning(wanted, RolloutResult::Failed, why, now);
     // A renewal that has not begun says nothing about the one before.
     if is_a_renewal(plan) {
         state.last = Some(ended);
@@ -391,6 +372,20 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         renews: is_a_renewal(plan),
         joins: plan.joining_members().cloned().collect(),
         withdrawal: None,
+    }
+}
+
+/// Notes which members were removed from etcd. While the update of etcd's stack is still to come, its groups stand, except those of members that
+/// joined by an update that did not succeed; and that update clears what is noted of both when it is done.
+fn note_members(next: &mut Rollout, active: &Active) {
+    let removed = active.nodes.removed_members();
+    if half_out(active) {
+        let had_groups = removed.filter(|role| !next.joined_members.contains_key(*role));
+        next.removed_members.extend(had_groups.cloned());
+    } else {
+        let left =
+            active.nodes.steps.iter().filter(|step| step.is_done() && step.work() == nodes::Work::Leave);
+        left.for_each(|step| drop(next.joined_members.remove(&step.role)));
     }
 }
 

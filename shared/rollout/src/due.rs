@@ -116,11 +116,11 @@ pub(super) fn is_newer(state: &Rollout, active: &Active, observed: &Observed, no
     let wanted = observed.desired.as_ref();
     // A renewal that ends an open roll early could not begin while everything is paused.
     let is_held = |wanted: &Wanted| wanted.plan.left_behind.is_some() && state.paused_since().is_some();
-    // A plan that changes nothing needs no approval to begin, and one to end what was approved: what the open rollout has done by then is undone
-    // by the plan after it, which waits for approval.
-    let changes_approved = |wanted: &Wanted| !wanted.plan.is_empty() || !wanted.plan.needs_approval();
+    // The plan of a spec that goes back changes nothing, and so begins without approval. If it ended the open rollout without one, the cluster would
+    // stay half rolled until somebody approves the plan that undoes what was done.
+    let goes_back = |wanted: &Wanted| wanted.plan.is_empty() && wanted.plan.needs_approval();
     wanted.is_some_and(|wanted| {
-        let may_end = is_approved(state, wanted) || changes_approved(wanted) && approved(state, wanted, now);
+        let may_end = is_approved(state, wanted) || !goes_back(wanted) && approved(state, wanted, now);
         wanted.plan.to != active.target && may_end && !is_held(wanted) && could_begin(state, wanted, now)
     })
 }

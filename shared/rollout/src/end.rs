@@ -37,6 +37,29 @@ pub struct Ended {
     pub unserved: bool,
 }
 
+impl Ended {
+    /// The end of a rollout that never began, because nothing may be changed, or nothing has to be.
+    pub(super) fn without_beginning(
+        wanted: &Wanted,
+        result: RolloutResult,
+        message: String,
+        now: Timestamp,
+    ) -> Self {
+        let (desired, plan) = (&wanted.desired, &wanted.plan);
+        Self {
+            plan: plan.id.clone(),
+            spec_version: desired.spec_version.clone(),
+            target: plan.to.clone(),
+            of_what_runs: plan.left_behind.is_some(),
+            result,
+            message,
+            ended_at: now,
+            steps: Vec::new(),
+            unserved: false,
+        }
+    }
+}
+
 /// [`Rollout::stopped`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -157,17 +180,7 @@ impl Rollout {
                 (RolloutResult::Succeeded, message.to_owned())
             }
         };
-        self.last = Some(Ended {
-            plan: plan.id.clone(),
-            spec_version: desired.spec_version.clone(),
-            target: plan.to.clone(),
-            of_what_runs: false,
-            result,
-            message,
-            ended_at: now,
-            steps: Vec::new(),
-            unserved: false,
-        });
+        self.last = Some(Ended::without_beginning(wanted, result, message, now));
     }
 
     /// Records that `active` begins: once stacks have its release, this is how its upload is known.

@@ -3,6 +3,10 @@
 //! Each of them that votes is removed from the membership while its machine still runs. Otherwise the others would have to find a majority
 //! with the votes of machines that are gone: a single member to which a second one was added would never find one again (P4).
 //!
+//! The groups go in `UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS`: "CloudFormation is still removing resources" then (knowledge center,
+//! "stuck in the UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS state"); or when a person continues a rollback that failed (user guide,
+//! "Continue rolling back an update").
+//!
 //! A member that was not in the membership yet may join a moment later, because it waited for the place of the only learner. So all are asked
 //! for again and again until CloudFormation is done.
 //!

@@ -222,7 +222,7 @@ fn is_out(role: &Role, answers: &Answers) -> bool {
     let others =
         answers.iter().filter(|(other, _)| *other != role).filter_map(|(_, answer)| answer.as_ref().ok());
     let mut others = others.filter(|other| !other.members.is_empty()).peekable();
-    // A member that was added and has never run has no name yet.
+    // A member that was added and has never run has no name (etcd API, `Member.name`): it may be this one.
     let lacks = |members: &[EtcdMemberHealth]| {
         members.iter().all(|member| member.name != name && !member.name.is_empty())
     };
@@ -313,8 +313,8 @@ fn may_be_removed(answers: &Answers, turn: &Turn<'_>) -> bool {
         .filter_map(|(_, answer)| answer.as_ref().ok().filter(|health| health.serving))
         .collect();
     let listed = |health: &&EtcdHealth| {
-        let found = health.members.iter().find(|member| member.name == name || member.name.is_empty());
-        found.map(|member| member.learner)
+        let named = |name: &str| health.members.iter().find(|member| member.name == name);
+        named(&name).or_else(|| named("")).map(|member| member.learner)
     };
     let is_learner = serving.iter().find_map(listed).unwrap_or(false);
     let may_be_ignored = |danger: &Danger| {
